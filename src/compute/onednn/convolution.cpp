@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "compute/onednn/descriptors.hpp"
+#include "compute/onednn/phases.hpp"
 #include "compute/onednn/plan.hpp"
-#include "compute/onednn/taken_pixels.hpp"
 #include "compute/onednn/winograd.hpp"
 
 namespace ringtrain::compute::onednn {
@@ -106,49 +106,66 @@ dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
                                         g.any_gradient, g.destination);
 }
 
-// A step's weights, in the format that oneDNN chose for it, in scratch memory. Where oneDNN sees
-// more channels than the flat buffer holds, a copy with zeroes for the others lies between.
+// Whether the flat buffer's filters are the convolution's, or those of its input gradient.
+enum class WeightAxes { as_they_are, turned };
+
+// A step's weights, in the format that oneDNN chose for it, in scratch memory. Where these are not
+// all of the flat buffer's, or oneDNN sees more channels than that holds, a copy with zeroes for
+// the others lies between.
 class Weights {
  public:
-  Weights(const memory::desc& chosen, const ConvolutionGeometry& g, float* flat, Planner& planner)
-      : planner_(planner),
-        flat_(flat),
-        held_(static_cast<std::size_t>(g.held[1])),
-        seen_(static_cast<std::size_t>(g.seen[1])),
-        rows_(static_cast<std::size_t>(g.held[0] * g.held[2] * g.held[3])),
-        rows_seen_(static_cast<std::size_t>(g.seen[0] * g.seen[2] * g.seen[3])) {
-    const memory::desc plain(g.seen, memory::data_type::f32, memory::format_tag::ohwi);
-    if (padded()) copy_ = planner.scratch(plain.get_size());
-    plain_ = padded() ? planner.memory(plain, copy_) : planner.memory(plain, flat);
+  Weights(const memory::desc& chosen, const ConvolutionGeometry& g, const Taps& taps, float* flat,
+          Planner& planner, WeightAxes axes = WeightAxes::as_they_are)
+      : planner_(planner), flat_(flat), taps_(taps), held_(g.held), seen_(g.seen) {
+    const bool turned = axes == WeightAxes::turned;
+    if (turned) std::swap(held_[0], held_[1]), std::swap(seen_[0], seen_[1]);
+    memory::desc plain(seen_, memory::data_type::f32, memory::format_tag::ohwi);
+    if (turned) plain = plain.permute_axes({1, 0, 2, 3});
+    if (copied()) copy_ = planner.scratch(plain.get_size());
+    plain_ = copied() ? planner.memory(plain, copy_) : planner.memory(plain, flat);
     chosen_ = planner.memory(chosen, planner.scratch(chosen.get_size()));
   }
   const memory& chosen() const { return chosen_; }
   Action from_flat() const {
-    if (!padded()) return [format = reorder(plain_, chosen_)](const Frame&) { format(); };
-    return [format = reorder(plain_, chosen_), flat = flat_, copy = copy_, held = held_,
-            seen = seen_, rows = rows_, rows_seen = rows_seen_](const Frame& frame) {
-      float* padded = copy.in(frame);
-      for (std::size_t row = 0; row < rows; ++row, padded += seen) {
-        std::copy_n(flat + row * held, held, padded);
-        std::fill(padded + held, padded + seen, 0.f);
-      }
-      std::fill_n(padded, (rows_seen - rows) * seen, 0.f);
+    if (!copied()) return [format = reorder(plain_, chosen_)](const Frame&) { format(); };
+    return [format = reorder(plain_, chosen_), w = *this](const Frame& frame) {
+      const auto held = static_cast<std::size_t>(w.held_[1]), seen = w.seen_channels();
+      w.for_each_tap(frame, [&](const float* flat, float* copy) {
+        std::fill_n(std::copy_n(flat, held, copy), seen - held, 0.f);
+      });
+      std::fill(w.copy_.in(frame) + w.rows(w.held_) * seen,
+                w.copy_.in(frame) + w.rows(w.seen_) * seen, 0.f);
       format();
     };
   }
   Action to_flat() const {
-    if (!padded()) return [format = reorder(chosen_, plain_)](const Frame&) { format(); };
-    return [format = reorder(chosen_, plain_), flat = flat_, copy = copy_, held = held_,
-            seen = seen_, rows = rows_](const Frame& frame) {
+    if (!copied()) return [format = reorder(chosen_, plain_)](const Frame&) { format(); };
+    return [format = reorder(chosen_, plain_), w = *this](const Frame& frame) {
       format();
-      const float* padded = copy.in(frame);
-      for (std::size_t row = 0; row < rows; ++row)
-        std::copy_n(padded + row * seen, held, flat + row * held);
+      w.for_each_tap(frame,
+                     [&](float* flat, const float* copy) { std::copy_n(copy, w.held_[1], flat); });
     };
   }
 
  private:
-  bool padded() const { return seen_ != held_ || rows_seen_ != rows_; }
+  bool copied() const { return seen_ != held_ || !taps_.lie_in_order(held_[2], held_[3]); }
+  std::size_t seen_channels() const { return static_cast<std::size_t>(seen_[1]); }
+  // Taps of all filters.
+  static std::size_t rows(const memory::dims& w) {
+    return static_cast<std::size_t>(w[0] * w[2] * w[3]);
+  }
+  // Calls f(channels in the flat buffer, channels in the copy).
+  template <class F>
+  void for_each_tap(const Frame& frame, const F& f) const {
+    float* copy = copy_.in(frame);
+    for (memory::dim filter = 0; filter < held_[0]; ++filter)
+      for (memory::dim y = 0; y < held_[2]; ++y)
+        for (memory::dim x = 0; x < held_[3]; ++x, copy += seen_channels()) {
+          const memory::dim row = filter * taps_.rows + taps_.first_y + y * taps_.step_y,
+                            tap = row * taps_.columns + taps_.first_x + x * taps_.step_x;
+          f(flat_ + tap * held_[1], copy);
+        }
+  }
   BoundPrimitive reorder(const memory& from, const memory& to) const {
     const dnnl::reorder::primitive_desc desc(from, to, attributes());
     return planner_.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
@@ -156,8 +173,8 @@ class Weights {
 
   Planner& planner_;
   float* flat_;
-  std::size_t held_, seen_;       // channels of a filter's pixel
-  std::size_t rows_, rows_seen_;  // the pixels of all filters
+  Taps taps_;
+  memory::dims held_, seen_;
   Scratch copy_;
   memory plain_, chosen_;
 };
@@ -198,13 +215,93 @@ memory memory_of(const memory::desc& desc, const Operand& operand, Planner& plan
                          : planner.memory(desc, operand.tensor.data);
 }
 
+Action convolve_with(const Weights& weights, BoundPrimitive convolve) {
+  return [format = weights.from_flat(), convolve = std::move(convolve)](const Frame& frame) {
+    format(frame);
+    convolve();
+  };
+}
+
+// oneDNN 2.6 runs forward steps with AMX faster than input gradients, which are the convolution of
+// dy with the filter turned around. Null where more is padded than the filter reaches.
+Action plan_as_forward(const Taps& taps, const ConvolutionInputGradient& step, const Operand& dy,
+                       const Operand& dx, Planner& planner) {
+  const Window& w = step.window;
+  const Window turned{w.height,
+                      w.width,
+                      1,
+                      1,
+                      w.height - 1 - w.top,
+                      w.width - 1 - w.left,
+                      w.height - 1 - w.bottom,
+                      w.width - 1 - w.right};
+  if (std::min({turned.top, turned.left, turned.bottom, turned.right}) < 0) return {};
+  const ConvolutionGeometry g(turned, dy.tensor, dx.tensor);
+  const auto desc = forward_desc(g, false, false, planner.engine());
+  const Weights weights(desc.weights_desc(), g, taps.turned(w), planner.parameters(step.w), planner,
+                        WeightAxes::turned);
+  return convolve_with(weights, planner.bind<dnnl::convolution_forward>(
+                                    desc, {{DNNL_ARG_SRC, memory_of(g.source, dy, planner)},
+                                           {DNNL_ARG_WEIGHTS, weights.chosen()},
+                                           {DNNL_ARG_DST, memory_of(g.destination, dx, planner)}}));
+}
+
+Action plan_input_gradient_of(const Taps& taps, const ConvolutionInputGradient& step,
+                              const Operand& dy, const Operand& dx, Planner& planner) {
+  using Primitive = dnnl::convolution_backward_data;
+  const bool dense = step.window.stride_y == 1 && step.window.stride_x == 1;
+  if (dense && dx.tensor.channels_last && has_amx_bf16())
+    if (Action as_forward = plan_as_forward(taps, step, dy, dx, planner)) return as_forward;
+  const ConvolutionGeometry g(step.window, dx.tensor, dy.tensor);
+  const auto desc = input_gradient_desc(g, planner.engine());
+  const Weights weights(desc.weights_desc(), g, taps, planner.parameters(step.w), planner);
+  return convolve_with(
+      weights,
+      planner.bind<Primitive>(desc, {{DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
+                                     {DNNL_ARG_WEIGHTS, weights.chosen()},
+                                     {DNNL_ARG_DIFF_SRC, memory_of(g.source, dx, planner)}}));
+}
+
+Action plan_weight_gradient_of(const Taps& taps, const ConvolutionWeightGradient& step,
+                               const Operand& x, const Operand& dy, Planner& planner) {
+  using Primitive = dnnl::convolution_backward_weights;
+  const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, RowMerging::in_images);
+  const auto desc = weight_gradient_desc(g, step.b.has_value(), planner.engine());
+  const Weights weights(desc.diff_weights_desc(), g, taps, planner.gradients(step.w), planner);
+  const Bias bias(g, planner.gradients(step.b), planner);
+  std::vector<std::pair<int, memory>> arguments{
+      {DNNL_ARG_SRC, memory_of(g.source, x, planner)},
+      {DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
+      {DNNL_ARG_DIFF_WEIGHTS, weights.chosen()}};
+  bias.add_to(arguments, DNNL_ARG_DIFF_BIAS);
+
+  return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
+          format = weights.to_flat(), bias](const Frame& frame) {
+    correlate();
+    format(frame);
+    bias.to_flat(frame);
+  };
+}
+
+// The phases that a strided convolution is taken apart into: those of 1x1 filters, and in backward
+// steps those of others where there is AMX, whose kernels in oneDNN 2.6 are twice as slow with
+// strides. Images of few channels are slower so.
+std::vector<Phase> dense_phases(const Window& window, const Tensor& x, const Tensor& y,
+                                bool with_amx) {
+  if (!x.channels_last || (window.stride_y == 1 && window.stride_x == 1)) return {};
+  std::vector<Phase> phases = phases_of(window, x.shape, y.shape);
+  if (phases.size() > 1 && (!with_amx || x.block == 1)) return {};
+  return phases;
+}
+
 }  // namespace
 
 Action plan_forward(const ConvolutionForward& step, const Operand& x, const Operand& y,
                     Planner& planner) {
   const ConvolutionGeometry g(step.window, x.tensor, y.tensor);
   const auto desc = forward_desc(g, step.b.has_value(), step.relu, planner.engine());
-  const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
+  const Weights weights(desc.weights_desc(), g, Taps::all(step.window), planner.parameters(step.w),
+                        planner);
   const Bias bias(g, planner.parameters(step.b), planner);
   std::vector<std::pair<int, memory>> arguments{
       {DNNL_ARG_SRC, memory_of(g.source, x, planner)},
@@ -223,49 +320,22 @@ Action plan_forward(const ConvolutionForward& step, const Operand& x, const Oper
 
 Action plan_input_gradient(const ConvolutionInputGradient& step, const Operand& dy,
                            const Operand& dx, Planner& planner) {
-  using Primitive = dnnl::convolution_backward_data;
-  const ConvolutionGeometry g(step.window, dx.tensor, dy.tensor);
-  const auto desc = input_gradient_desc(g, planner.engine());
-  const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
-
-  return [format = weights.from_flat(),
-          convolve = planner.bind<Primitive>(
-              desc, {{DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
-                     {DNNL_ARG_WEIGHTS, weights.chosen()},
-                     {DNNL_ARG_DIFF_SRC, memory_of(g.source, dx, planner)}})](const Frame& frame) {
-    format(frame);
-    convolve();
-  };
+  return plan_input_gradient_of(Taps::all(step.window), step, dy, dx, planner);
 }
 
 Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand& x,
                             const Operand& dy, Planner& planner) {
-  using Primitive = dnnl::convolution_backward_weights;
-  const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, RowMerging::in_images);
-  const auto desc = weight_gradient_desc(g, step.b.has_value(), planner.engine());
-  const Weights weights(desc.diff_weights_desc(), g, planner.gradients(step.w), planner);
-  const Bias bias(g, planner.gradients(step.b), planner);
-  std::vector<std::pair<int, memory>> arguments{
-      {DNNL_ARG_SRC, memory_of(g.source, x, planner)},
-      {DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
-      {DNNL_ARG_DIFF_WEIGHTS, weights.chosen()}};
-  bias.add_to(arguments, DNNL_ARG_DIFF_BIAS);
-
-  return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
-          format = weights.to_flat(), bias](const Frame& frame) {
-    correlate();
-    format(frame);
-    bias.to_flat(frame);
-  };
+  return plan_weight_gradient_of(Taps::all(step.window), step, x, dy, planner);
 }
 
 Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   if (suits_winograd(step.window, x, y, planner.isa())) return plan_winograd(step, x, y, planner);
-  if (!TakenPixels::are_there(step.window, x)) return plan_forward(step, {x}, {y}, planner);
-  const TakenPixels taken(step.window, x, y, planner);
+  const std::vector<Phase> phases = dense_phases(step.window, x, y, false);
+  if (phases.empty()) return plan_forward(step, {x}, {y}, planner);
+  const PhasePixels taken(phases.front(), step.window, x, planner);
   ConvolutionForward dense = step;
-  dense.window = {};
+  dense.window = phases.front().window;
   return
       [taken, convolve = plan_forward(dense, taken.operand(), {y}, planner)](const Frame& frame) {
         taken.read(frame);
@@ -277,30 +347,45 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const Tensor dy = planner.tensor(step.dy), dx = planner.tensor(step.dx);
   if (suits_winograd(step.window, dx, dy, planner.isa()))
     return plan_winograd(step, dy, dx, planner);
-  if (!TakenPixels::are_there(step.window, dx))
-    return plan_input_gradient(step, {dy}, {dx}, planner);
-  const TakenPixels taken(step.window, dx, dy, planner);
-  ConvolutionInputGradient dense = step;
-  dense.window = {};
-  return [taken, convolve = plan_input_gradient(dense, {dy}, taken.operand(), planner)](
-             const Frame& frame) {
-    convolve(frame);
-    taken.written(frame);
+  const std::vector<Phase> phases = dense_phases(step.window, dx, dy, has_amx_bf16());
+  if (phases.empty()) return plan_input_gradient(step, {dy}, {dx}, planner);
+  std::vector<std::pair<Action, PhasePixels>> parts;
+  for (const Phase& phase : phases) {
+    const PhasePixels given(phase, step.window, dx, planner);
+    ConvolutionInputGradient dense = step;
+    dense.window = phase.window;
+    parts.emplace_back(plan_input_gradient_of(phase.taps, dense, {dy}, given.operand(), planner),
+                       given);
+  }
+  const bool all = std::ssize(phases) == step.window.stride_y * step.window.stride_x;
+  return [dx, parts, all, threads = planner.threads()](const Frame& frame) {
+    if (!all) clear(dx, threads);
+    for (const auto& [convolve, given] : parts) {
+      convolve(frame);
+      given.write(frame);
+    }
   };
 }
 
 Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy);
   if (suits_winograd(step.window, x, dy, planner.isa())) return plan_winograd(step, x, dy, planner);
-  if (!TakenPixels::are_there(step.window, x))
-    return plan_weight_gradient(step, {x}, {dy}, planner);
-  const TakenPixels taken(step.window, x, dy, planner);
+  const std::vector<Phase> phases = dense_phases(step.window, x, dy, has_amx_bf16());
+  if (phases.empty()) return plan_weight_gradient(step, {x}, {dy}, planner);
+  std::vector<std::pair<PhasePixels, Action>> parts;
   ConvolutionWeightGradient dense = step;
-  dense.window = {};
-  return [taken, correlate = plan_weight_gradient(dense, taken.operand(), {dy}, planner)](
-             const Frame& frame) {
-    taken.read(frame);
-    correlate(frame);
+  for (const Phase& phase : phases) {
+    const PhasePixels taken(phase, step.window, x, planner);
+    dense.window = phase.window;
+    parts.emplace_back(taken,
+                       plan_weight_gradient_of(phase.taps, dense, taken.operand(), {dy}, planner));
+    dense.b.reset();  // the first phase gave it
+  }
+  return [parts](const Frame& frame) {
+    for (const auto& [taken, correlate] : parts) {
+      taken.read(frame);
+      correlate(frame);
+    }
   };
 }
 

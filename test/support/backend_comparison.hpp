@@ -102,6 +102,7 @@ class BackendComparison {
     }
 
     own_convolutions = std::ranges::count(onednn.implementations(), "winograd");
+    own_gradients = std::ranges::count(onednn.implementations(), "amx");
     const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
     for (const compute::Step& step : schedule_.steps) compute::reference::run_step(step, state);
 
@@ -120,7 +121,7 @@ class BackendComparison {
   }
 
   /// Convolutions that were not oneDNN's, once checked.
-  std::ptrdiff_t own_convolutions = 0;
+  std::ptrdiff_t own_convolutions = 0, own_gradients = 0;  // Winograd's, and those by AMX
 
  private:
   static constexpr std::uint64_t seed = 7;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "compute/onednn/descriptors.hpp"
+#include "compute/onednn/kernels/amx_weight_gradient.hpp"
 #include "compute/onednn/phases.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/winograd.hpp"
@@ -264,6 +265,8 @@ Action plan_input_gradient_of(const Taps& taps, const ConvolutionInputGradient& 
 
 Action plan_weight_gradient_of(const Taps& taps, const ConvolutionWeightGradient& step,
                                const Operand& x, const Operand& dy, Planner& planner) {
+  if (suits_amx(step, x.tensor, dy.tensor, planner.threads()))
+    return plan_amx(taps, step, x, dy, planner);
   using Primitive = dnnl::convolution_backward_weights;
   const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, RowMerging::in_images);
   const auto desc = weight_gradient_desc(g, step.b.has_value(), planner.engine());

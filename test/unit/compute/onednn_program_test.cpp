@@ -100,7 +100,8 @@ TEST_CASE("onednn: no step of a real network falls back to a reference kernel", 
   for (const std::string& kernel : job.onednn().implementations()) {
     CAPTURE(kernel);
     CHECK(kernel.find("ref") == std::string::npos);
-    CHECK((kernel.starts_with("jit") || kernel.starts_with("brg") || kernel == "winograd"));
+    CHECK((kernel.starts_with("jit") || kernel.starts_with("brg") || kernel == "winograd" ||
+           kernel == "amx"));
   }
 }
 

@@ -14,6 +14,12 @@ int sizes_of_batch() { return sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3); }
 
 const std::optional<ParameterRange> none;
 
+struct ThreadsOfOpenMp {
+  explicit ThreadsOfOpenMp(int now) { omp_set_num_threads(now); }
+  ~ThreadsOfOpenMp() { omp_set_num_threads(before); }
+  int before = omp_get_max_threads();
+};
+
 // All three passes of a convolution that our Winograd kernels take, where the CPU has vectors. In
 // bf16 they leave windows of one row or column to oneDNN.
 void check_winograd(const Window& window, const Shape& x, int out, bool bias, double tolerance) {
@@ -67,6 +73,32 @@ TEST_CASE("onednn: convolutions along rows or columns agree with the reference",
   check_winograd(window, {1, 29, 26, in}, out, in != 64, 1e-5);
 }
 
+// Images of several parts, several images at once, all kinds of padding, filters with strides and
+// without, channels that fill no block. More threads than images share parts.
+TEST_CASE("onednn: weight gradients by AMX agree with the reference", "[onednn][many steps]") {
+  if (tested_element() != Element::bf16 || !onednn::has_amx_bf16()) return;
+  struct Case {
+    Window window;
+    Shape x;
+    int out;
+    bool bias;
+    int gradients;
+  };
+  const Case c = GENERATE(Case{{3, 3, 1, 1, 1, 1, 1, 1}, {2, 71, 62, 100}, 96, true, 1},
+                          Case{{5, 5, 1, 1, 0, 1, 3, 4}, {3, 40, 37, 20}, 40, false, 1},
+                          Case{{3, 3, 1, 1, 1, 1, 1, 1}, {40, 7, 7, 48}, 16, true, 1},
+                          Case{{1, 7, 1, 1, 0, 3, 0, 3}, {2, 17, 17, 160}, 192, false, 1},
+                          Case{{3, 3, 2, 2, 0, 0, 1, 1}, {2, 56, 56, 64}, 80, true, 3},
+                          Case{{5, 5, 2, 2, 2, 2, 2, 2}, {1, 33, 35, 32}, 32, true, 4});
+  const int threads = GENERATE(1, 3);
+  const ThreadsOfOpenMp set(threads);
+  CAPTURE(threads, c.window.height, c.window.stride_y, c.x.height);
+
+  BackendComparison comparison(convolution_case(c.window, c.x, c.out, 0, true, c.bias));
+  comparison.check(2e-5);
+  CHECK(comparison.own_gradients == c.gradients);
+}
+
 TEST_CASE("onednn: threads that share a round of tiles agree with the reference",
           "[onednn][many steps]") {
   struct Case {
@@ -82,12 +114,7 @@ TEST_CASE("onednn: threads that share a round of tiles agree with the reference"
                     Case{5, three, {2, 15, 17, 64}, 80},   // few tiles a thread, forward, too
                     Case{3, {1, 7, 1, 1, 0, 3, 0, 3}, {2, 17, 17, 192}, 160});
   if (tested_element() == Element::bf16 || (thread_sanitized && c.threads > 3)) return;
-  struct Threads {
-    explicit Threads(int now) { omp_set_num_threads(now); }
-    ~Threads() { omp_set_num_threads(before); }
-    int before = omp_get_max_threads();
-  };
-  const Threads threads(c.threads);
+  const ThreadsOfOpenMp threads(c.threads);
   CAPTURE(c.threads, c.window.height);
 
   check_winograd(c.window, c.x, c.out, true, 2e-5);

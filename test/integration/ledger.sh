@@ -46,7 +46,7 @@ for line in open(sys.argv[3]):
         total += (r["step"] - begin[1]) * r["seconds_per_batch"]
     begin = told_at[-1], r["step"]
 check(len(told_at) == len(steps), f"{len(steps)} records, but {len(told_at)} lines")
-check(seconds >= 0.5 * (told_at[-1] - told_at[0]).total_seconds(), f"other lines part the steps: {seconds} s are left")
+check(told_at and seconds >= 0.5 * (told_at[-1] - told_at[0]).total_seconds(), f"other lines part the steps: {seconds} s are left")
 check(abs(total - seconds) <= max(0.02 * seconds, 0.5), f"steps took {total} by their records, {seconds} by the clock")
 for rank, phases in enumerate(end["phases_of_ranks"]):
     check(abs(sum(phases.values()) - end["seconds"]) <= max(0.02 * end["seconds"], 0.5), f"rank {rank}: {phases} are not {end['seconds']}")

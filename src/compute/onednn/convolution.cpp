@@ -29,7 +29,8 @@ memory::desc desc_of(const Tensor& t, RowMerging rows) {
 }
 
 // oneDNN 2.6's AMX kernel of 3x3 weight gradients writes in front of them, and wrong ones, where
-// rows of results are longer than this. Seen with steps of 1; others are not trusted either.
+// rows of results are longer than this. Seen with steps of 1; others are not trusted either. Where
+// an image is narrower than a step, it leaves weights that no pixel meets unwritten.
 constexpr int longest_amx_row = 224;
 
 // One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
@@ -39,7 +40,8 @@ struct ConvolutionGeometry {
                       RowMerging long_rows = RowMerging::in_one_image)
       : held{y.shape.channels, x.shape.channels, window.height, window.width},
         seen(held),
-        rows_break_amx(!is_of_one_pixel(window) && y.shape.width > longest_amx_row),
+        breaks_amx(!is_of_one_pixel(window) &&
+                   (y.shape.width > longest_amx_row || x.shape.width < window.stride_x)),
         sliding(window_dims(window)) {
     Tensor padded = x;
     if (x.channels_last) {
@@ -60,7 +62,7 @@ struct ConvolutionGeometry {
   }
 
   memory::dims held, seen;  // of the weights: in the flat buffer, and as oneDNN sees them
-  bool rows_break_amx;      // in weight gradients
+  bool breaks_amx;          // in weight gradients
   memory::desc source, destination, any, any_gradient, bias;
   WindowDims sliding;
 };
@@ -99,7 +101,7 @@ dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
   using Primitive = dnnl::convolution_backward_weights;
   const auto forward = forward_desc(g, bias, false, engine);
   const dnnl::primitive_attr attr = attributes();
-  const PrimitiveOptions making{engine, attr, g.rows_break_amx};
+  const PrimitiveOptions making{engine, attr, g.breaks_amx};
   if (bias)
     return backward_descriptor<Primitive>(making, g.sliding, forward, direct, g.source,
                                           g.any_gradient, g.bias, g.destination);
@@ -117,7 +119,7 @@ class Weights {
  public:
   Weights(const memory::desc& chosen, const ConvolutionGeometry& g, const Taps& taps, float* flat,
           Planner& planner, WeightAxes axes = WeightAxes::as_they_are)
-      : planner_(planner), flat_(flat), taps_(taps), held_(g.held), seen_(g.seen) {
+      : flat_(flat), taps_(taps), held_(g.held), seen_(g.seen), threads_(planner.threads()) {
     const bool turned = axes == WeightAxes::turned;
     if (turned) std::swap(held_[0], held_[1]), std::swap(seen_[0], seen_[1]);
     memory::desc plain(seen_, memory::data_type::f32, memory::format_tag::ohwi);
@@ -127,9 +129,10 @@ class Weights {
     chosen_ = planner.memory(chosen, planner.scratch(chosen.get_size()));
   }
   const memory& chosen() const { return chosen_; }
-  Action from_flat() const {
-    if (!copied()) return [format = reorder(plain_, chosen_)](const Frame&) { format(); };
-    return [format = reorder(plain_, chosen_), w = *this](const Frame& frame) {
+  Action from_flat(Planner& planner) const {
+    const BoundPrimitive format = reorder(plain_, chosen_, planner);
+    if (!copied()) return [format](const Frame&) { format(); };
+    return [format, w = *this](const Frame& frame) {
       const auto held = static_cast<std::size_t>(w.held_[1]), seen = w.seen_channels();
       w.for_each_tap(frame, [&](const float* flat, float* copy) {
         std::fill_n(std::copy_n(flat, held, copy), seen - held, 0.f);
@@ -139,9 +142,10 @@ class Weights {
       format();
     };
   }
-  Action to_flat() const {
-    if (!copied()) return [format = reorder(chosen_, plain_)](const Frame&) { format(); };
-    return [format = reorder(chosen_, plain_), w = *this](const Frame& frame) {
+  Action to_flat(Planner& planner) const {
+    const BoundPrimitive format = reorder(chosen_, plain_, planner);
+    if (!copied()) return [format](const Frame&) { format(); };
+    return [format, w = *this](const Frame& frame) {
       format();
       w.for_each_tap(frame,
                      [&](float* flat, const float* copy) { std::copy_n(copy, w.held_[1], flat); });
@@ -158,24 +162,27 @@ class Weights {
   // Calls f(channels in the flat buffer, channels in the copy).
   template <class F>
   void for_each_tap(const Frame& frame, const F& f) const {
-    float* copy = copy_.in(frame);
-    for (memory::dim filter = 0; filter < held_[0]; ++filter)
-      for (memory::dim y = 0; y < held_[2]; ++y)
-        for (memory::dim x = 0; x < held_[3]; ++x, copy += seen_channels()) {
-          const memory::dim row = filter * taps_.rows + taps_.first_y + y * taps_.step_y,
+    const memory::dim height = held_[2], width = held_[3];
+    for_each_item(threads_, static_cast<std::size_t>(held_[0]), [&](std::size_t filter) {
+      float* copy = copy_.in(frame) + filter * height * width * seen_channels();
+      float* const first = flat_ + filter * taps_.rows * taps_.columns * held_[1];
+      for (memory::dim y = 0; y < height; ++y)
+        for (memory::dim x = 0; x < width; ++x, copy += seen_channels()) {
+          const memory::dim row = taps_.first_y + y * taps_.step_y,
                             tap = row * taps_.columns + taps_.first_x + x * taps_.step_x;
-          f(flat_ + tap * held_[1], copy);
+          f(first + tap * held_[1], copy);
         }
+    });
   }
-  BoundPrimitive reorder(const memory& from, const memory& to) const {
+  static BoundPrimitive reorder(const memory& from, const memory& to, Planner& planner) {
     const dnnl::reorder::primitive_desc desc(from, to, attributes());
-    return planner_.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    return planner.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   }
 
-  Planner& planner_;
   float* flat_;
   Taps taps_;
   memory::dims held_, seen_;
+  int threads_;
   Scratch copy_;
   memory plain_, chosen_;
 };
@@ -216,8 +223,8 @@ memory memory_of(const memory::desc& desc, const Operand& operand, Planner& plan
                          : planner.memory(desc, operand.tensor.data);
 }
 
-Action convolve_with(const Weights& weights, BoundPrimitive convolve) {
-  return [format = weights.from_flat(), convolve = std::move(convolve)](const Frame& frame) {
+Action convolve_with(const Weights& weights, BoundPrimitive convolve, Planner& planner) {
+  return [format = weights.from_flat(planner), convolve = std::move(convolve)](const Frame& frame) {
     format(frame);
     convolve();
   };
@@ -241,10 +248,12 @@ Action plan_as_forward(const Taps& taps, const ConvolutionInputGradient& step, c
   const auto desc = forward_desc(g, false, false, planner.engine());
   const Weights weights(desc.weights_desc(), g, taps.turned(w), planner.parameters(step.w), planner,
                         WeightAxes::turned);
-  return convolve_with(weights, planner.bind<dnnl::convolution_forward>(
-                                    desc, {{DNNL_ARG_SRC, memory_of(g.source, dy, planner)},
-                                           {DNNL_ARG_WEIGHTS, weights.chosen()},
-                                           {DNNL_ARG_DST, memory_of(g.destination, dx, planner)}}));
+  return convolve_with(weights,
+                       planner.bind<dnnl::convolution_forward>(
+                           desc, {{DNNL_ARG_SRC, memory_of(g.source, dy, planner)},
+                                  {DNNL_ARG_WEIGHTS, weights.chosen()},
+                                  {DNNL_ARG_DST, memory_of(g.destination, dx, planner)}}),
+                       planner);
 }
 
 Action plan_input_gradient_of(const Taps& taps, const ConvolutionInputGradient& step,
@@ -260,7 +269,8 @@ Action plan_input_gradient_of(const Taps& taps, const ConvolutionInputGradient& 
       weights,
       planner.bind<Primitive>(desc, {{DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
                                      {DNNL_ARG_WEIGHTS, weights.chosen()},
-                                     {DNNL_ARG_DIFF_SRC, memory_of(g.source, dx, planner)}}));
+                                     {DNNL_ARG_DIFF_SRC, memory_of(g.source, dx, planner)}}),
+      planner);
 }
 
 Action plan_weight_gradient_of(const Taps& taps, const ConvolutionWeightGradient& step,
@@ -279,7 +289,7 @@ Action plan_weight_gradient_of(const Taps& taps, const ConvolutionWeightGradient
   bias.add_to(arguments, DNNL_ARG_DIFF_BIAS);
 
   return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
-          format = weights.to_flat(), bias](const Frame& frame) {
+          format = weights.to_flat(planner), bias](const Frame& frame) {
     correlate();
     format(frame);
     bias.to_flat(frame);
@@ -312,7 +322,7 @@ Action plan_forward(const ConvolutionForward& step, const Operand& x, const Oper
       {DNNL_ARG_DST, memory_of(g.destination, y, planner)}};
   bias.add_to(arguments, DNNL_ARG_BIAS);
 
-  return [format = weights.from_flat(), bias,
+  return [format = weights.from_flat(planner), bias,
           convolve = planner.bind<dnnl::convolution_forward>(desc, std::move(arguments))](
              const Frame& frame) {
     format(frame);

@@ -1,5 +1,8 @@
 #include "compute/onednn/isa.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <dnnl.hpp>
 
 namespace ringtrain::compute::onednn {
@@ -16,6 +19,12 @@ bool holds(dnnl::cpu_isa set) {
 // What the CPU has counts then. It is cpu_isa::all in oneDNN 2, isa_default in oneDNN 3.
 bool is_unlimited() { return bits_of(dnnl::get_effective_cpu_isa()) == 0; }
 
+// Linux gives a process AMX's registers when it asks for them (arch/x86/xstate.rst).
+bool permit_amx() {
+  constexpr int request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return __builtin_cpu_supports("amx-bf16") && syscall(SYS_arch_prctl, request, tile_data) == 0;
+}
+
 }  // namespace
 
 Isa effective_isa() {
@@ -30,8 +39,9 @@ bool multiplies_bf16() {
 }
 
 bool has_amx_bf16() {
-  return is_unlimited() ? __builtin_cpu_supports("amx-bf16")
-                        : holds(dnnl::cpu_isa::avx512_core_amx);
+  static const bool permitted = permit_amx();
+  return permitted && (is_unlimited() ? __builtin_cpu_supports("amx-bf16")
+                                      : holds(dnnl::cpu_isa::avx512_core_amx));
 }
 
 }  // namespace ringtrain::compute::onednn

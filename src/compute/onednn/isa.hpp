@@ -15,7 +15,7 @@ Isa effective_isa();
 /// Whether this CPU multiplies bf16 numbers (AVX512_BF16 or AMX), and oneDNN may use it.
 bool multiplies_bf16();
 
-/// Whether this CPU multiplies bf16 matrices by AMX, and oneDNN may use it.
+/// Whether this CPU multiplies bf16 matrices by AMX, and oneDNN and this process may use it.
 bool has_amx_bf16();
 
 /// Channels that lie beside each other in a blocked activation.

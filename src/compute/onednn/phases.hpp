@@ -31,8 +31,8 @@ struct Taps {
   }
 };
 
-/// Of a strided convolution: every pixel of x in rows and columns `first + n * stride`, the weights
-/// that meet them, and the dense convolution that they make of each other.
+/// A strided convolution is a sum of dense ones, one a phase: it has the pixels of x in rows and
+/// columns `first + n * stride` and the weights that meet them.
 struct Phase {
   int first_y, first_x;
   int height, width;  ///< of those pixels
@@ -41,14 +41,15 @@ struct Phase {
 };
 
 /// The phases of a convolution from x to y that meet weights; together they are the convolution.
-/// Empty where results do not reach the end of x: pixels there meet weights only in the padding.
+/// Empty where x has fewer pixels than a stride, so that some weights meet none, where results do
+/// not reach the last pixels, and where a phase is padded by a whole filter.
 inline std::vector<Phase> phases_of(const Window& window, const Shape& x, const Shape& y) {
-  struct Line {  // of a phase, along one axis
+  struct Line {  // a phase along one axis
     int first, pixels, taps = 0, first_tap = 0, before = 0, after = 0;
   };
   const auto along = [](int stride, int before, int taps, int pixels, int results) {
     std::vector<Line> lines;
-    for (int first = 0; first < std::min(stride, pixels); ++first) {
+    for (int first = 0; first < stride; ++first) {
       Line l{first, (pixels - first + stride - 1) / stride};
       l.first_tap = (first + before) % stride;
       l.before = (first + before) / stride;
@@ -58,11 +59,15 @@ inline std::vector<Phase> phases_of(const Window& window, const Shape& x, const 
     }
     return lines;
   };
+  const auto dense = [](const Line& l) {
+    return std::min(l.before, l.after) >= 0 && std::max(l.before, l.after) < l.taps;
+  };
   const Window& w = window;
   std::vector<Phase> phases;
+  if (x.height < w.stride_y || x.width < w.stride_x) return phases;
   for (const Line& r : along(w.stride_y, w.top, w.height, x.height, y.height))
     for (const Line& c : along(w.stride_x, w.left, w.width, x.width, y.width)) {
-      if (r.after < 0 || c.after < 0) return {};
+      if (!dense(r) || !dense(c)) return {};
       phases.push_back(
           {.first_y = r.first,
            .first_x = c.first,

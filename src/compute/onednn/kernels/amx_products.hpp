@@ -10,7 +10,7 @@ namespace ringtrain::compute::onednn {
 
 /// AMX multiplies tiles of 16 rows of 32 bf16 numbers: channels by pixels here. Its instructions
 /// are assembly, as GCC's intrinsics take no template argument as a tile's number.
-inline constexpr std::size_t tile_edge = 16, tile_depth = 32;
+inline constexpr std::size_t tile_rows = 16, tile_depth = 32;
 
 /// The tiles of a thread, all of full size, while it lives.
 class TileConfig {
@@ -74,7 +74,7 @@ void multiply(const Bf16* const* a, const Bf16* const* b, const Runs& runs, floa
   });
   for (std::size_t run = 0; run < runs.count; ++run)
     for (std::size_t p = 0; p < runs.pixels; p += tile_depth) {
-      const std::size_t a_at = run * runs.a_step + p, b_at = (run * runs.pixels + p) * tile_edge;
+      const std::size_t a_at = run * runs.a_step + p, b_at = (run * runs.pixels + p) * tile_rows;
       load_tile<of_b>(b[0] + b_at, line);
       if constexpr (N > 1) load_tile<of_b + 1>(b[1] + b_at, line);
       each([&]<int I, int J>() __attribute__((always_inline)) {

@@ -16,11 +16,11 @@ constexpr int most_threads = 16;
 constexpr std::size_t most_sums_bytes = std::size_t{256} << 20;
 constexpr std::size_t cached_bytes = std::size_t{768} << 10;  // of the smaller copy
 constexpr std::size_t most_copied_bytes = std::size_t{4} << 20;
-constexpr std::size_t tile_size = tile_edge * tile_edge;
+constexpr std::size_t tile_size = tile_rows * tile_rows;
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-// Some rows of an image, as one run of pixels; with a filter of one pixel, of all images.
+// How the rows of images become runs of pixels.
 struct Geometry {
   Geometry(const Window& w, const Tensor& x, const Tensor& dy, int threads)
       : window(w),
@@ -28,16 +28,12 @@ struct Geometry {
         y_blocks(dy.blocks()),
         taps(std::size_t(w.height) * w.width),
         row(w.left + x.shape.width + w.right) {
-    const std::size_t smaller = std::min(x_blocks, y_blocks) * tile_edge * sizeof(Bf16),
-                      both = (x_blocks + y_blocks) * tile_edge * sizeof(Bf16);
+    const std::size_t smaller = std::min(x_blocks, y_blocks) * tile_rows * sizeof(Bf16),
+                      both = (x_blocks + y_blocks) * tile_rows * sizeof(Bf16);
     const std::size_t pixels = std::min(cached_bytes / smaller, most_copied_bytes / both);
     images = x.shape.batch;
     x_height = x.shape.height;
     y_height = dy.shape.height;
-    if (taps == 1 && w.top == 0 && w.bottom == 0) {
-      x_height = y_height = images * y_height;
-      images = 1;
-    }
     rows = std::clamp<std::size_t>(pixels / row, 1, y_height);
     parts = (y_height + rows - 1) / rows;
     rows = (y_height + parts - 1) / parts;
@@ -51,11 +47,11 @@ struct Geometry {
     // Rows of 16 channels must not begin in the same set of the cache.
     runs.a_row = most_runs * runs.a_step + tile_depth;
   }
-  std::size_t x_copy() const { return x_blocks * tile_edge * runs.a_row; }
-  std::size_t y_copy() const { return y_blocks * tile_edge * most_runs * runs.pixels; }
+  std::size_t x_copy() const { return x_blocks * tile_rows * runs.a_row; }
+  std::size_t y_copy() const { return y_blocks * tile_rows * most_runs * runs.pixels; }
   std::size_t tiles() const { return taps * x_blocks * y_blocks; }
-  // Of tiles, then of dy.
-  std::size_t sums() const { return tiles() * tile_size + y_blocks * tile_edge; }
+  // A thread's: those of tiles, then those of dy for the bias.
+  std::size_t sums() const { return tiles() * tile_size + y_blocks * tile_rows; }
   std::size_t all_runs() const { return images * parts; }
 
   Window window;
@@ -110,14 +106,14 @@ class RunOfPixels {
 // channel, or as 16 rows of pairs, `block` from block to block.
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void copy_transposed(
     const Bf16* const* pixels, std::size_t blocks, Bf16* to, std::size_t row) {
-  for (std::size_t channel = 0; channel < blocks * tile_edge; channel += tile_edge) {
-    Words words[tile_edge];
+  for (std::size_t channel = 0; channel < blocks * tile_rows; channel += tile_rows) {
+    Words words[tile_rows];
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < tile_edge; ++i)
+    for (std::size_t i = 0; i < tile_rows; ++i)
       words[i] = pair_of(pixels[2 * i] + channel, pixels[2 * i + 1] + channel);
     transpose(words);
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < tile_edge; ++i)
+    for (std::size_t i = 0; i < tile_rows; ++i)
       std::memcpy(to + (channel + i) * row, &words[i], sizeof words[i]);
   }
 }
@@ -125,9 +121,9 @@ class RunOfPixels {
                                                                       std::size_t blocks, Bf16* to,
                                                                       std::size_t block) {
   for (std::size_t b = 0; b < blocks; ++b)
-    for (std::size_t i = 0; i < tile_edge; ++i) {
-      const Words words = pair_of(pixels[2 * i] + b * tile_edge, pixels[2 * i + 1] + b * tile_edge);
-      std::memcpy(to + b * block + i * 2 * tile_edge, &words, sizeof words);
+    for (std::size_t i = 0; i < tile_rows; ++i) {
+      const Words words = pair_of(pixels[2 * i] + b * tile_rows, pixels[2 * i + 1] + b * tile_rows);
+      std::memcpy(to + b * block + i * 2 * tile_rows, &words, sizeof words);
     }
 }
 
@@ -136,7 +132,7 @@ class RunOfPixels {
                                                                           std::size_t pixels,
                                                                           float* sums) {
   Vec<16> even{}, odd{};
-  for (std::size_t i = 0; i < pixels * tile_edge; i += 2 * tile_edge) {
+  for (std::size_t i = 0; i < pixels * tile_rows; i += 2 * tile_rows) {
     Words words;
     std::memcpy(&words, pairs + i, sizeof words);
     even += reinterpret_cast<Vec<16>>(words << 16);
@@ -157,7 +153,7 @@ class WeightGradient {
         db_(planner.gradients(step.b)),
         threads_(planner.threads()),
         a_tiles_(geometry_.taps * geometry_.x_blocks),
-        zeroes_(planner.scratch(std::max(geometry_.x_blocks, geometry_.y_blocks) * tile_edge *
+        zeroes_(planner.scratch(std::max(geometry_.x_blocks, geometry_.y_blocks) * tile_rows *
                                 sizeof(Bf16))),
         copies_(planner.scratch(geometry_.members * copies() * sizeof(Bf16))),
         sums_(planner.scratch(geometry_.members * geometry_.sums() * sizeof(float))) {
@@ -166,7 +162,7 @@ class WeightGradient {
 
   void operator()(const Frame& frame) const {
     const Geometry& g = geometry_;
-    std::fill_n(zeroes_.in<Bf16>(frame), std::max(g.x_blocks, g.y_blocks) * tile_edge, Bf16{});
+    std::fill_n(zeroes_.in<Bf16>(frame), std::max(g.x_blocks, g.y_blocks) * tile_rows, Bf16{});
     for_each_item(threads_, g.members, [&](std::size_t member) {
       const TileConfig tiles;
       const std::size_t end = g.all_runs() * (member + 1) / g.members;
@@ -210,8 +206,8 @@ class WeightGradient {
                     g.y_height, rows, 0, g.row, zero);
       for (std::size_t p = 0; p < runs.pixels; p += tile_depth) {
         y.next(pixels);
-        copy_pairs(pixels, g.y_blocks, y_copy(frame, member) + (r * runs.pixels + p) * tile_edge,
-                   runs.count * runs.pixels * tile_edge);
+        copy_pairs(pixels, g.y_blocks, y_copy(frame, member) + (r * runs.pixels + p) * tile_rows,
+                   runs.count * runs.pixels * tile_rows);
       }
       RunOfPixels x(x_.tensor, data(x_, frame), image,
                     static_cast<std::ptrdiff_t>(row) - g.window.top, g.x_height,
@@ -249,14 +245,14 @@ class WeightGradient {
     std::array<float*, 4> sums{};
     float* const all = sums_.in(frame) + member * g.sums();
     for (std::size_t i = 0; i < height; ++i) {
-      const std::size_t tap = (a + i) % g.taps, channels = (a + i) / g.taps * tile_edge,
+      const std::size_t tap = (a + i) % g.taps, channels = (a + i) / g.taps * tile_rows,
                         y = tap / g.window.width, x = tap % g.window.width;
       rows[i] = x_copy(frame, member) + channels * runs.a_row + y * g.row + x;
       for (std::size_t j = 0; j < width; ++j)
         sums[i * width + j] = all + ((a + i) * g.y_blocks + b + j) * tile_size;
     }
     for (std::size_t j = 0; j < width; ++j)
-      columns[j] = y_copy(frame, member) + (b + j) * runs.count * runs.pixels * tile_edge;
+      columns[j] = y_copy(frame, member) + (b + j) * runs.count * runs.pixels * tile_rows;
     using Multiply =
         void (*)(const Bf16* const*, const Bf16* const*, const Runs&, float* const*, bool);
     static constexpr Multiply of_one_column[] = {multiply<1, 1>, multiply<2, 1>, multiply<3, 1>,
@@ -269,10 +265,10 @@ class WeightGradient {
   void add_all_pixels(const Frame& frame, std::size_t member, const Runs& runs, bool first) const {
     const Geometry& g = geometry_;
     float* const sums = sums_.in(frame) + member * g.sums() + g.tiles() * tile_size;
-    if (first) std::fill_n(sums, g.y_blocks * tile_edge, 0.f);
+    if (first) std::fill_n(sums, g.y_blocks * tile_rows, 0.f);
     const std::size_t pixels = runs.count * runs.pixels;
     for (std::size_t b = 0; b < g.y_blocks; ++b)
-      add_pixels(y_copy(frame, member) + b * pixels * tile_edge, pixels, sums + b * tile_edge);
+      add_pixels(y_copy(frame, member) + b * pixels * tile_rows, pixels, sums + b * tile_rows);
   }
 
   float over_members(const float* part) const {
@@ -284,16 +280,16 @@ class WeightGradient {
   // A tile's sums over all members, to the flat buffer: there a filter's channels lie side by side.
   void add_up(const Frame& frame, std::size_t tile) const {
     const Geometry& g = geometry_;
-    const std::size_t a = tile / g.y_blocks, first_filter = tile % g.y_blocks * tile_edge,
-                      first_channel = a / g.taps * tile_edge;
+    const std::size_t a = tile / g.y_blocks, first_filter = tile % g.y_blocks * tile_rows,
+                      first_channel = a / g.taps * tile_rows;
     const int tap = static_cast<int>(a % g.taps), y = tap / g.window.width,
               x = tap % g.window.width;
     const std::size_t place = std::size_t(taps_.first_y + y * taps_.step_y) * taps_.columns +
                               taps_.first_x + x * taps_.step_x;
     const std::size_t channels = x_.tensor.shape.channels, filters = dy_.tensor.shape.channels;
-    for (std::size_t f = 0; f < std::min(tile_edge, filters - first_filter); ++f)
-      for (std::size_t c = 0; c < std::min(tile_edge, channels - first_channel); ++c) {
-        const float* part = sums_.in(frame) + tile * tile_size + c * tile_edge + f;
+    for (std::size_t f = 0; f < std::min(tile_rows, filters - first_filter); ++f)
+      for (std::size_t c = 0; c < std::min(tile_rows, channels - first_channel); ++c) {
+        const float* part = sums_.in(frame) + tile * tile_size + c * tile_rows + f;
         float sum = *part;
         for (std::size_t member = 1; member < g.members; ++member) sum += part[member * g.sums()];
         dw_[((first_filter + f) * taps_.rows * taps_.columns + place) * channels + first_channel +

@@ -19,7 +19,10 @@ template <class A, class B>
 double relative_error(const A& actual, const B& expected) {
   double difference = 0, largest = 1e-30;
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    if (!std::isfinite(actual[i])) return INFINITY;
+    if (!std::isfinite(actual[i]) || !std::isfinite(expected[i])) {
+      if (actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i]))) continue;
+      return INFINITY;
+    }
     difference = std::max(difference, std::abs(double(actual[i]) - double(expected[i])));
     largest = std::max(largest, std::abs(double(expected[i])));
   }

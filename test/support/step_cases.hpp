@@ -23,7 +23,8 @@ inline int sizes_of_channels() { return GENERATE(1, 3, 8, 17, 64); }
 inline compute::Window pool_windows() {
   return GENERATE(compute::Window{3, 3, 2, 2, 0, 0, 1, 1}, compute::Window{2, 2, 2, 2},
                   compute::Window{3, 3, 1, 1, 1, 1, 1, 1}, compute::Window{6, 8, 1, 1},
-                  compute::Window{3, 3, 2, 2, 1, 1, 1, 1}, compute::Window{5, 5, 3, 3});
+                  compute::Window{3, 3, 2, 2, 1, 1, 1, 1}, compute::Window{5, 5, 3, 3},
+                  compute::Window{2, 2, 3, 3}, compute::Window{3, 2, 1, 2, 1, 0, 1, 1});
 }
 
 /// What a window makes of images of shape `x`.

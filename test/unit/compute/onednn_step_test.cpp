@@ -1,6 +1,8 @@
 // Every kind of step: oneDNN and our own kernels against the reference, at odd sizes.
 #include <omp.h>
 
+#include <cmath>
+
 #include "compute/onednn/isa.hpp"
 #include "support/backend_comparison.hpp"
 #include "support/sanitized.hpp"
@@ -313,6 +315,19 @@ TEST_CASE("onednn: pools agree with the reference, with ties and padding on one 
   CAPTURE(window.height, window.stride_y, window.top, channels, batch);
   BackendComparison comparison(pool_case(window, {batch, 6, 8, channels}));
   comparison.map_inputs([](float v) { return std::round(v); });
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: what is no number wins a max pool; of -inf alone nothing does", "[onednn]") {
+  if (onednn::effective_isa() != onednn::Isa::avx512)
+    return;  // oneDNN's pools have rules of theirs
+  const Window window = pool_windows();
+  CAPTURE(window.height, window.stride_y, window.top);
+  const Shape x{2, 11, 13, 20}, y = after(window, x, 20);
+  BackendComparison comparison({x, y, y, x}, 2,
+                               {MaxPoolForward{window, 0, 2}, MaxPoolBackward{window, 0, 2, 1, 3}});
+  comparison.map_inputs([](float v) { return v > 0.9f ? NAN : v < 0.7f ? -INFINITY : v; });
 
   comparison.check();
 }

@@ -34,7 +34,7 @@ Action action(BoundPrimitive primitive) {
 
 // Max pools with AVX-512. A window's winner is kept as the number of its tap, in a byte.
 
-constexpr int most_pool_taps = 256;
+constexpr int most_pool_taps = 255, no_winner = 255;  // of a window all of -inf
 
 // One row of y, or of dx in the backward step: of all blocks of channels where they are last, else
 // of one.
@@ -45,7 +45,7 @@ struct PoolRow {
   Shape x_shape, y_shape;
   std::size_t blocks;
   Pixels<T> x, y;         // of the image; dx and dy in the backward step
-  std::uint8_t* winners;  // of the image, in y's layout
+  std::uint8_t* winners;  // of the image, in y's layout; null where there is no backward step
 };
 
 // Along one axis: taps of a window, or windows.
@@ -98,7 +98,7 @@ template <class T>
     const PoolSpan columns = taps_inside(at, w.stride_x, w.left, w.width, r.x_shape.width);
     const std::size_t pixel = std::size_t(r.row) * r.y_shape.width + at;
     for (std::size_t c = 0; c < r.blocks * 16; c += 16) {
-      Vec<16> best = Vec<16>{} - __builtin_inff(), winner{};
+      Vec<16> best = Vec<16>{} - __builtin_inff(), winner = Vec<16>{} + no_winner;
       for (int y = rows.first; y < rows.end; ++y)
         for (int x = columns.first; x < columns.end; ++x) {
           const int in_row = at * w.stride_x - w.left + x, row = r.row * w.stride_y - w.top + y;
@@ -106,7 +106,7 @@ template <class T>
                       Vec<16>{} + static_cast<float>(y * w.width + x), best, winner);
         }
       store<16>(r.y.at(pixel) + c, best);
-      store_taps(r.winners + pixel * r.y.step + c, winner);
+      if (r.winners) store_taps(r.winners + pixel * r.y.step + c, winner);
     }
   }
 }
@@ -134,7 +134,8 @@ template <class T>
   }
 }
 
-// Whether our own kernels take this max pool: whole blocks of channels, and AVX-512.
+// Whether our own kernels take this max pool: whole blocks of channels, and AVX-512. oneDNN's take
+// the others; they have rules of their own for what is no number.
 bool is_ours(const Window& window, const Tensor& x, Isa isa) {
   return isa == Isa::avx512 && x.block == 16 && window.height * window.width <= most_pool_taps;
 }
@@ -155,8 +156,9 @@ Action for_each_row(void (*kernel)(const PoolRow<T>&), const Window& window, con
               .blocks = blocks,
               .x = x.run<T>(image, block),
               .y = y.run<T>(image, block),
-              .winners = reinterpret_cast<std::uint8_t*>(winners) + image * y.image() +
-                         block * y.block_step()});
+              .winners = winners == nullptr ? nullptr
+                                            : reinterpret_cast<std::uint8_t*>(winners) +
+                                                  image * y.image() + block * y.block_step()});
     });
   };
 }
@@ -165,17 +167,18 @@ Action for_each_row(void (*kernel)(const PoolRow<T>&), const Window& window, con
 
 Action plan(const MaxPoolForward& step, Planner& planner) {
   const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
+  if (is_ours(step.window, x, planner.isa())) {
+    const std::size_t floats = (y.elements() + 3) / sizeof(float);
+    float* kept = planner.training() ? planner.keep(Kept::winners, step.y, floats) : nullptr;
+    return with_type(x.element, [&]<class T>(T) {
+      return for_each_row<T>(max_pool<T>, step.window, x, y, y, kept, planner.threads());
+    });
+  }
   if (!planner.training())
     return action(planner.bind<dnnl::pooling_forward>(
         forward_desc(maximum, step.window, x, y, planner.engine(),
                      dnnl::prop_kind::forward_inference),
         {{DNNL_ARG_SRC, planner.memory(x)}, {DNNL_ARG_DST, planner.memory(y)}}));
-  if (is_ours(step.window, x, planner.isa())) {
-    float* kept = planner.keep(Kept::winners, step.y, (y.elements() + 3) / sizeof(float));
-    return with_type(x.element, [&]<class T>(T) {
-      return for_each_row<T>(max_pool<T>, step.window, x, y, y, kept, planner.threads());
-    });
-  }
   const auto desc = forward_desc(maximum, step.window, x, y, planner.engine());
   const memory::desc winners = desc.workspace_desc();  // which tap won, for the backward step
   float* kept = planner.keep(Kept::winners, step.y, (winners.get_size() + 3) / sizeof(float));

@@ -319,7 +319,7 @@ TEST_CASE("onednn: pools agree with the reference, with ties and padding on one 
   comparison.check();
 }
 
-TEST_CASE("onednn: what is no number wins a max pool; of -inf alone nothing does", "[onednn]") {
+TEST_CASE("onednn: what is no number wins a max pool, and -inf alone does not", "[onednn]") {
   if (onednn::effective_isa() != onednn::Isa::avx512)
     return;  // oneDNN's pools have rules of theirs
   const Window window = pool_windows();

@@ -338,7 +338,8 @@ TEST_CASE("slow-downs: a slow one after a sudden one that is over is told, too")
 }
 
 TEST_CASE(
-    "slow-downs: what comes and goes is told twice, then as one, and when it no longer does") {
+    "slow-downs: what comes and goes is told twice, then as one, and when it no longer does",
+    "[unsanitized]") {
   SlowdownDetector detector;
   settle(detector, 0.1);
   Told told;

@@ -127,7 +127,7 @@ TEST_CASE("golden: on oneDNN the networks are torchvision's, in evaluation and t
   const Golden golden = GENERATE(resnet18, resnet50, inception_v3);
   const RecipeRun& run = golden.run;
   CAPTURE(run.model);
-  if (sanitized && run.model == "resnet50") return;  // the steps of the other two
+  if (sanitized && run.model != "resnet18") return;  // each kind of step is tested by itself
 
   const Probes probes = probes_of(run, "onednn");
 

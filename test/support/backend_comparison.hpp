@@ -65,7 +65,9 @@ class BackendComparison {
 
   explicit BackendComparison(StepCase of)
       : BackendComparison(std::move(of.tensors), of.first_written, std::move(of.steps),
-                          of.parameters, of.statistics) {}
+                          of.parameters, of.statistics) {
+    schedule_.vectors = std::move(of.vectors);
+  }
 
   Batch& batch() { return batch_; }
   /// Applied to every random value: to make ties, say.
@@ -111,12 +113,17 @@ class BackendComparison {
     const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
     for (const compute::Step& step : schedule_.steps) compute::reference::run_step(step, state);
 
+    results.clear();
     for (compute::TensorId id = 0; id < count_; ++id) {
       if (id < first_written_ && !has_slices(id)) continue;
       CAPTURE(id);
-      CHECK(relative_error(onednn.read(id), state[id]) < tolerance);
+      results.push_back(onednn.read(id));
+      CHECK(relative_error(results.back(), state[id]) < tolerance);
       CHECK(onednn.padding_is_zero(id));
     }
+    results.emplace_back(gradients.view().host().begin(), gradients.view().host().end());
+    results.emplace_back(batch_statistics.view().host().begin(),
+                         batch_statistics.view().host().end());
     gradient_error = relative_error(gradients.view().host(), state.gradients);
     CHECK(gradient_error < tolerance);
     CHECK(relative_error(batch_statistics.view().host(), state.batch_statistics) < tolerance);
@@ -129,6 +136,8 @@ class BackendComparison {
   /// Convolutions that were not oneDNN's, once checked.
   std::ptrdiff_t own_convolutions = 0, own_gradients = 0;  // Winograd's, and those by AMX
   double gradient_error = 0;
+  /// What oneDNN made: tensors, then the gradients and the batch statistics.
+  std::vector<std::vector<float>> results;
 
  private:
   static constexpr std::uint64_t seed = 7;

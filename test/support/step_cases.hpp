@@ -15,6 +15,7 @@ struct StepCase {
       first_written;  // it and all tensors after it are results, those before are random
   std::vector<compute::Step> steps;
   std::size_t parameters = 0, statistics = 0;
+  std::vector<int> vectors = {};
 };
 
 inline int sizes_of_channels() { return GENERATE(1, 3, 8, 17, 64); }
@@ -99,6 +100,122 @@ inline StepCase batch_norm_case(const compute::Shape& s, const BatchNormForm& fo
           1 + 2 * c,
           2 + 2 * c};
 }
+
+/// The names of one BatchNorm's vectors from `first` on, of eight.
+struct NormVectors {
+  explicit NormVectors(compute::VectorId first) : sums(first) {}
+  static std::vector<int> extents(int channels) {
+    std::vector<int> extents(8, channels);
+    extents[0] *= 2;
+    return extents;
+  }
+  compute::VectorId sums, scale = sums + 1, bias = sums + 2, mean = sums + 3, inverse = sums + 4,
+                          g_scale = sums + 5, x_scale = sums + 6, shift = sums + 7;
+};
+
+/// One BatchNorm in pieces. Its parameters are gamma, where there is one, and beta.
+struct NormInPieces {
+  compute::TensorId x;
+  std::size_t pixels, channels;
+  compute::ParameterRange beta;
+  compute::StatisticsRange statistics;
+  NormVectors v;
+  std::optional<compute::ParameterRange> gamma = std::nullopt;
+
+  compute::BatchNormFinalize finalize() const {
+    return {.sums = v.sums,
+            .count = pixels,
+            .gamma = gamma,
+            .beta = beta,
+            .statistics = statistics,
+            .scale = v.scale,
+            .bias = v.bias,
+            .mean = v.mean,
+            .inverse_deviation = v.inverse};
+  }
+  compute::AppliedNorm applied(bool relu, compute::TensorId residual = compute::no_tensor) const {
+    return {.scale = v.scale, .bias = v.bias, .residual = residual, .relu = relu};
+  }
+  compute::BatchNormSums sums(bool relu, compute::TensorId y, compute::TensorId skip,
+                              compute::TensorId g) const {
+    return {x,       y,      skip,   g,         relu,      gamma,     beta,   pixels,
+            v.scale, v.bias, v.mean, v.inverse, v.g_scale, v.x_scale, v.shift};
+  }
+  compute::BatchNormBackwardApply gradient(compute::TensorId g, compute::TensorId dx) const {
+    return {g, x, dx, v.g_scale, v.x_scale, v.shift};
+  }
+};
+
+/// The pieces of a BatchNorm, each a step of its own. `in_place`: g is written over dy where dx has
+/// a tensor of its own (5), and else dx over g (6).
+inline StepCase norm_in_pieces_case(const compute::Shape& s, const BatchNormForm& form,
+                                    bool in_place) {
+  const std::size_t c = s.channels;
+  NormInPieces norm{0, s.pixels(), c, {1, c}, {2, 2 * c}, NormVectors(0)};
+  if (form.gamma) norm.gamma = {1 + c, c};
+  const auto where = [](bool there, compute::TensorId id) {
+    return there ? id : compute::no_tensor;
+  };
+  const bool writes_g = form.relu || form.two_gradients || form.residual;
+  const compute::TensorId g = in_place && form.gamma ? 2 : 6;
+  const compute::BatchNormSums sums = norm.sums(form.relu, where(form.relu && form.residual, 4),
+                                                where(form.two_gradients, 3), where(writes_g, g));
+  const bool over_g = in_place && !form.gamma && writes_g;
+  return {
+      std::vector<compute::Shape>(writes_g && g == 6 ? 7 : 6, s),
+      4,
+      {compute::BatchNormStatistics{0, norm.v.sums}, norm.finalize(),
+       compute::BatchNormApply{0, 4, norm.applied(form.relu, where(form.residual, 1))},
+       compute::BatchNormBackwardReduce{2, sums}, norm.gradient(writes_g ? g : 2, over_g ? 6 : 5)},
+      1 + 2 * c,
+      2 + 2 * c,
+      NormVectors::extents(s.channels)};
+}
+
+/// A convolution that takes in the activation of the BatchNorm before it and that one's backward
+/// sums, and sums up its results for the next BatchNorm. `skips`: two gradients are added;
+/// `from_y`: the mask follows from the activated tensor.
+struct NormsInConvolution {
+  /// The first two are for x and dx to be slices of.
+  enum Id : compute::TensorId { of_x, of_dx, x, dz, skip, y, z, g, dx, normal_z };
+  compute::Window window;
+  compute::Shape shape;
+  int out;
+  bool relu, skips, from_y;
+
+  StepCase made() const {
+    const compute::Shape results = after(window, shape, out);
+    compute::Shape wide = shape;
+    wide.channels += 32;
+    const std::size_t c = shape.channels, k = out;
+    const compute::ParameterRange w{2 * c + 2 * k, k * window.height * window.width * c};
+    NormInPieces before{x, shape.pixels(), c, {0, c}, {0, 2 * c}, NormVectors(0)},
+        behind{z, results.pixels(), k, {2 * c, k}, {2 * c, 2 * k}, NormVectors(8)};
+    if (!from_y) before.gamma = {c, c};
+    behind.gamma = {2 * c + k, k};
+    compute::ConvolutionForward forward{window, x, z, w};
+    forward.prologue = before.applied(relu);
+    forward.sums = behind.v.sums;
+    const auto where = [](bool there, compute::TensorId id) {
+      return there ? id : compute::no_tensor;
+    };
+    const compute::BatchNormSums sums = before.sums(relu, where(from_y, y), where(skips, skip), g);
+    std::vector<int> vectors = NormVectors::extents(shape.channels);
+    for (const int extent : NormVectors::extents(out)) vectors.push_back(extent);
+    return {
+        {wide, wide, shape, results, shape, shape, results, shape, shape, results},
+        y,
+        {compute::BatchNormStatistics{x, before.v.sums}, before.finalize(),
+         compute::BatchNormApply{x, y, before.applied(relu, where(from_y, skip))}, forward,
+         behind.finalize(), compute::BatchNormApply{z, normal_z, behind.applied(false)},
+         compute::ConvolutionWeightGradient{window, x, dz, w, std::nullopt, before.applied(relu)},
+         compute::ConvolutionInputGradient{window, dz, compute::no_tensor, w, sums},
+         before.gradient(g, dx)},
+        w.end(),
+        2 * c + 2 * k,
+        std::move(vectors)};
+  }
+};
 
 inline StepCase batch_norm_evaluation_case(const compute::Shape& s) {
   const std::size_t c = s.channels;

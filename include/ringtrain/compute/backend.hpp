@@ -69,7 +69,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   /// Whether this backend has an implementation of `step` as it stands, fusions included, on the
-  /// tensors of `schedule`, which need not hold the step yet. Needs no device.
+  /// tensors of `schedule`, which need not hold the step yet. A piece of a BatchNorm may be refused
+  /// where no step there takes it in, as slower than the whole. Needs no device.
   virtual bool supports(const Schedule& schedule, const Step& step) const = 0;
   /// Plans every step of `schedule` (memory formats, engines, workspaces). The slow part; nothing
   /// is planned later. `seed` keys dropout. Throws Error naming the step that cannot be planned.

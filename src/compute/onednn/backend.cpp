@@ -10,6 +10,7 @@
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/program.hpp"
 #include "compute/onednn/tensor.hpp"
+#include "compute/onednn/winograd.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
 namespace ringtrain::compute::onednn {
@@ -46,24 +47,30 @@ concept Planned = requires(const Kind& kind, Planner& planner) {
   plan(kind, planner);
 };
 
-// BatchNorm stays whole here, and beside its convolutions.
+// Pieces of BatchNorms are for themselves or in Winograd convolutions.
 template <class Kind>
-bool has_plan(const Kind& kind) {
-  if constexpr (requires { kind.prologue; })
+bool has_plan(const Kind& kind, const TensorOf& tensor, Isa isa) {
+  if constexpr (requires { takes_norms(kind, tensor, isa); })
+    return takes_norms(kind, tensor, isa);
+  else if constexpr (requires { kind.prologue; })
     if (kind.prologue) return false;
-  if constexpr (requires { kind.epilogue; })
-    if (kind.epilogue) return false;
-  if constexpr (requires { kind.sums; })
-    if (kind.sums != no_vector) return false;
   if constexpr (std::is_same_v<Kind, MaxPoolBackward>)
-    if (kind.dy2 != no_tensor) return false;
+    if (kind.dy2 != no_tensor || kind.epilogue) return false;
+  if constexpr (std::is_same_v<Kind, BatchNormFinalize>) return kind.first == 0;
+  if constexpr (std::is_same_v<Kind, BatchNormApply>)
+    return kind.how.residual_scale == no_vector && kind.how.y == no_tensor;
+  if constexpr (std::is_same_v<Kind, BatchNormBackwardReduce>)
+    return kind.how.residual == no_tensor;
+  if constexpr (std::is_same_v<Kind, BatchNormBackwardApply>) return kind.dx2 == no_tensor;
   return Planned<Kind>;
 }
 
 template <class Kind>
 Action plan_if_any(const Kind& kind, Planner& planner) {
   if constexpr (Planned<Kind>)
-    if (has_plan(kind)) return plan(kind, planner);
+    if (has_plan(
+            kind, [&](TensorId id) { return planner.tensor(id); }, planner.isa()))
+      return plan(kind, planner);
   throw Error(fmt::format("plan {} with oneDNN", name_of(kind)), "this form of it has no plan");
 }
 
@@ -221,6 +228,37 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
   });
 }
 
+// Whether the BatchNorm of this piece is faster in pieces than as a whole: where all that read its
+// result make it anew, and where a residual has its gradient written anyway, so that the
+// convolutions around take in all that they can.
+bool gains_in_pieces(const Schedule& schedule, const BatchNormApply& apply, const TensorOf& tensor,
+                     Isa isa) {
+  const AppliedNorm how{.relu = apply.how.relu};
+  bool sums = false, all = true, any = false;
+  for (const Step& step : schedule.steps) {
+    if (const auto* made = std::get_if<ConvolutionForward>(&step); made && made->y == apply.x) {
+      ConvolutionForward fused = *made;
+      fused.sums = 0;
+      sums = takes_norms(fused, tensor, isa);
+    }
+    const bool takes = std::visit(
+        [&](auto kind) {
+          if constexpr (requires { takes_norms(kind, tensor, isa), kind.prologue; }) {
+            kind.prologue = how;
+            return kind.x == apply.y && takes_norms(kind, tensor, isa);
+          }
+          return false;
+        },
+        step);
+    for_each_tensor(step, [&](TensorId id, Access access) {
+      if (id != apply.y || access == Access::write) return;
+      any = any || takes;
+      all = all && takes;
+    });
+  }
+  return any && (apply.how.residual == no_tensor ? all : sums);
+}
+
 class OnednnBackend final : public Backend {
  public:
   OnednnBackend(WorkProgress* progress, Element element) : progress_(progress), element_(element) {
@@ -230,8 +268,14 @@ class OnednnBackend final : public Backend {
   }
   std::string name() const override { return "onednn"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
-    return takes_slices(schedule, step, block_of(effective_isa())) &&
-           std::visit([](const auto& kind) { return has_plan(kind); }, step);
+    const Isa isa = effective_isa();
+    const TensorOf tensor = [&](TensorId id) {
+      return Tensor{schedule.tensors[id], block_of(isa), element_, element_ == Element::bf16};
+    };
+    return takes_slices(schedule, step, block_of(isa)) &&
+           std::visit([&](const auto& kind) { return has_plan(kind, tensor, isa); }, step) &&
+           (!std::holds_alternative<BatchNormApply>(step) ||
+            gains_in_pieces(schedule, std::get<BatchNormApply>(step), tensor, isa));
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {

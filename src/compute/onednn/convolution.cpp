@@ -346,7 +346,8 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
 }
 
 Action plan(const ConvolutionInputGradient& step, Planner& planner) {
-  const Tensor dy = planner.tensor(step.dy), dx = planner.tensor(step.dx);
+  const Tensor dy = planner.tensor(step.dy),
+               dx = planner.tensor(step.epilogue ? step.epilogue->g : step.dx);
   if (suits_winograd(step.window, dx, dy, planner.isa()))
     return plan_winograd(step, dy, dx, planner);
   const std::vector<Phase> phases = dense_phases(step.window, dx, dy, has_amx_bf16());

@@ -41,6 +41,14 @@ namespace {
 using Ids = std::vector<TensorId>;
 Ids sliceable(const BatchNormForward& s) { return {s.x, s.y}; }
 Ids sliceable(const BatchNormBackward& s) { return {s.x, s.dy, s.dx}; }
+Ids sliceable(const BatchNormStatistics& s) { return {s.x}; }
+Ids sliceable(const BatchNormApply& s) { return {s.x, s.y}; }
+Ids sliceable(const BatchNormBackwardReduce& s) { return {s.how.x, s.dy}; }
+Ids sliceable(const BatchNormBackwardApply& s) { return {s.x, s.dx}; }
+// What takes in a BatchNorm is a Winograd convolution.
+Ids sliceable(const ConvolutionForward& s) { return s.prologue ? Ids{s.x} : Ids{}; }
+Ids sliceable(const ConvolutionWeightGradient& s) { return s.prologue ? Ids{s.x} : Ids{}; }
+Ids sliceable(const ConvolutionInputGradient& s) { return s.epilogue ? Ids{s.epilogue->x} : Ids{}; }
 Ids sliceable(const ChannelSlice& s) { return {s.x, s.y}; }
 Ids sliceable(const Concat& s) {
   Ids ids = s.x;

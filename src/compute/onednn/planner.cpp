@@ -43,7 +43,8 @@ Scratch Planner::scratch(std::size_t bytes) {
 
 float* Planner::keep(Kept what, TensorId of, std::size_t count) {
   Buffer& buffer = kept_[{what, of}];
-  if (buffer.view().size() < count) buffer = memory_.allocate(count);
+  if (buffer.view().size() == 0) buffer = memory_.allocate(count);
+  expects(buffer.view().size() == count, "all that keep one thing agree on its size");
   return buffer.view().data();
 }
 

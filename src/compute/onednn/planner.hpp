@@ -66,8 +66,9 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-/// What a backward step needs of its forward step besides tensors.
-enum class Kept { moments, count, winners };
+/// What a step leaves for later ones besides tensors. Moments and count are named by the place of a
+/// BatchNorm's beta, winners by a tensor; the others, of BatchNorms in pieces, by a vector.
+enum class Kept { moments, count, winners, moments_of_pieces, sums, coefficients };
 
 /// What planning a step may use; collects what all steps need together.
 class Planner {

@@ -5,6 +5,7 @@
 #include "compute/onednn/kernels/winograd_filters.hpp"
 #include "compute/onednn/kernels/winograd_lines.hpp"
 #include "compute/onednn/kernels/winograd_rounds.hpp"
+#include "compute/onednn/kernels/winograd_sums.hpp"
 
 namespace ringtrain::compute::onednn {
 namespace {
@@ -17,6 +18,8 @@ constexpr std::size_t most_filter_bytes = std::size_t{160} << 20,
 constexpr std::size_t fewest_tiles = 32, fewest_tiles_line = 128, fewest_tiles_bf16 = 256;
 // Rows of channels that fill no vector are not worth it.
 constexpr int fewest_channels = 16;
+// Results that are summed up once they are written, out of the first-level cache.
+constexpr std::size_t summed_bytes = std::size_t{16} << 10;
 
 // The transformed tiles of a round, filters or their gradients, in scratch memory, for each team.
 struct TransformedMemory {
@@ -33,13 +36,6 @@ struct TransformedMemory {
   std::size_t row_step, position_step, step;
   Scratch place;
 };
-
-template <class T>
-Plane<T> plane_of(const Tensor& t) {
-  return {t.as<T>(),      t.image(),      t.shape.width * t.pixel_step(),
-          t.pixel_step(), t.block_step(), t.shape.height,
-          t.shape.width,  t.blocks()};
-}
 
 // `top` and `left`: padding before what the window slides over.
 TileGrid grid_of(const Window& window, const Tensor& results, int top = 0, int left = 0) {
@@ -69,7 +65,7 @@ template <class W, class T>
 class Convolution {
  public:
   Convolution(const Window& window, const Tensor& x, const Tensor& y, float* weights,
-              const float* bias, bool relu, bool rotated, Planner& planner)
+              const float* bias, bool relu, bool rotated, const TakenIn& taken, Planner& planner)
       : x_(x),
         y_(y),
         rotated_(rotated),
@@ -88,7 +84,11 @@ class Convolution {
         tiles_(W::positions, rounds_.length, rows_, rounds_.teams, planner),
         products_(W::positions, rounds_.length, columns_, rounds_.teams, planner),
         filters_(W::positions, rows_, columns_, 1, planner),
-        padded_bias_(planner.scratch(columns_ * sizeof(float))) {
+        padded_bias_(planner.scratch(columns_ * sizeof(float))),
+        prologue_(norm_of(taken.prologue, x, planner)),
+        behind_(taken.epilogue, planner),
+        sums_(taken, y, results_of(grid_), planner) {
+    if (sums_.any()) rounds_.together = row_group;
     planner.add_implementation("winograd");
   }
 
@@ -101,6 +101,7 @@ class Convolution {
     for_each_round(threads_, rounds_, [&](std::size_t round, int team, int member, int members) {
       convolve(frame, round, team, member, members);
     });
+    if (sums_.any()) sums_.finish(frame);
   }
 
  private:
@@ -127,11 +128,12 @@ class Convolution {
                       filled = rounded_up(count, row_group);
     const Matrices tiles = tiles_.in(frame, team), products = products_.in(frame, team),
                    filters = filters_.in(frame, 0);
-    const ThreadShare mine(count, member, members);
+    const ThreadShare mine = rounds_.share(round, member, members);
     const TileRange next = next_tiles(rounds_, round, member, members),
                     results{first + mine.first, mine.count};
-    pick<Kernels::template TransformPixels, T>(isa_)(
-        plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
+    pick<Kernels::template TransformPixels, T>(isa_)(plane_of<const T>(x_), grid_,
+                                                     first + mine.first, mine.count, prologue_,
+                                                     tiles.from_row(mine.first));
     if (member == 0 && filled > count)
       for (int position = 0; position < W::positions; ++position)
         std::fill_n(tiles.row(count) + position * tiles.position_step,
@@ -141,6 +143,8 @@ class Convolution {
       if (!rounds_.prefetch) return;
       next.prefetch(x_, plane_of<const T>(x_), grid_, i, n);
       results.prefetch(y_, plane_of<T>(y_), results_of(grid_), i, n);
+      for (const Tensor* t : behind_.all())
+        if (t->data) results.prefetch(*t, plane_of<const T>(*t), results_of(grid_), i, n);
     };
     for_each_product(W::positions, filled, member, members, prefetch,
                      [&](std::size_t i, std::size_t row, std::size_t some) {
@@ -151,10 +155,28 @@ class Convolution {
                             static_cast<int>(some), static_cast<int>(rows_), y_.blocks(), false});
                      });
     barrier_of(members);
-    pick<Kernels::template WriteResults, T>(isa_)(
-        products.from_row(mine.first), results_of(grid_), first + mine.first, mine.count,
-        plane_of<T>(y_), Epilogue{bias_ ? padded_bias_.in(frame) : nullptr, relu_});
+    write(frame, products.from_row(mine.first), first + mine.first, mine.count);
     barrier_of(members);
+  }
+
+  void write(const Frame& frame, const Matrices& products, std::size_t first,
+             std::size_t count) const {
+    const Epilogue epilogue{bias_ ? padded_bias_.in(frame) : nullptr, relu_};
+    const Plane<T> results = plane_of<T>(y_);
+    const NormBehind<T> behind = behind_.planes<T>();
+    const std::size_t fitting = std::max(summed_bytes / tile_bytes(), std::size_t(1));
+    for (std::size_t done = 0, some; done < count; done += some) {
+      const std::size_t tile = first + done, in_group = row_group - tile % row_group;
+      some = sums_.any() ? std::min({fitting, in_group, count - done}) : count;
+      pick<Kernels::template WriteResults, T>(isa_)(products.from_row(done), results_of(grid_),
+                                                    tile, some, results, epilogue);
+      if (sums_.any())
+        pick<SumTiles, T>(isa_)(results, results_of(grid_), tile, some, in_group == row_group,
+                                behind, sums_.of_group(frame, tile));
+    }
+  }
+  std::size_t tile_bytes() const {
+    return std::size_t(grid_.height) * grid_.width * columns_ * sizeof(T);
   }
 
   Tensor x_, y_;
@@ -168,6 +190,9 @@ class Convolution {
   Filters held_;
   TransformedMemory tiles_, products_, filters_;
   Scratch padded_bias_;
+  Norm prologue_;
+  NormOfResults behind_;
+  ResultSums sums_;
 };
 
 // The gradients of filters: rows are channels of dy, columns those of x.
@@ -190,7 +215,8 @@ class WeightGradient {
         tiles_(W::positions, rounds_.length, columns_, rounds_.teams, planner),
         gradients_(W::positions, rounds_.length, rows_, rounds_.teams, planner),
         sums_(W::positions, rows_, columns_, rounds_.teams, planner),
-        bias_sums_(planner.scratch(threads_ * rows_ * sizeof(float))) {
+        bias_sums_(planner.scratch(threads_ * rows_ * sizeof(float))),
+        prologue_(norm_of(step.prologue, x, planner)) {
     planner.add_implementation("winograd");
   }
 
@@ -218,10 +244,11 @@ class WeightGradient {
     const bool more = round >= std::size_t(rounds_.teams);
     const Matrices tiles = tiles_.in(frame, team), gradients = gradients_.in(frame, team),
                    sums = sums_.in(frame, team);
-    const ThreadShare mine(count, member, members);
+    const ThreadShare mine = rounds_.share(round, member, members);
     const TileRange next = next_tiles(rounds_, round, member, members);
-    pick<Kernels::template TransformPixels, T>(isa_)(
-        plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
+    pick<Kernels::template TransformPixels, T>(isa_)(plane_of<const T>(x_), grid_,
+                                                     first + mine.first, mine.count, prologue_,
+                                                     tiles.from_row(mine.first));
     pick<Kernels::template TransformGradients, T>(isa_)(
         plane_of<const T>(dy_), results_of(grid_), first + mine.first, mine.count,
         gradients.from_row(mine.first),
@@ -265,6 +292,7 @@ class WeightGradient {
   Filters held_;
   TransformedMemory tiles_, gradients_, sums_;
   Scratch bias_sums_;
+  Norm prologue_;
 };
 
 // The pixels inside of the image that windows of `window` pixels see along a line.
@@ -317,11 +345,30 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
   return direct * 2 >= (bf16 ? 6 : 3) * positions * tiles;
 }
 
+bool takes_norms(const ConvolutionForward& step, const TensorOf& tensor, Isa isa) {
+  const auto& prologue = step.prologue;
+  if (!prologue && step.sums == no_vector) return true;
+  if (prologue && (prologue->residual != no_tensor || prologue->y != no_tensor)) return false;
+  return !(step.relu && step.sums != no_vector) &&
+         suits_winograd(step.window, tensor(step.x), tensor(step.y), isa);
+}
+
+bool takes_norms(const ConvolutionInputGradient& step, const TensorOf& tensor, Isa isa) {
+  if (!step.epilogue) return true;
+  return step.epilogue->residual == no_tensor && !step.epilogue_of_residual &&
+         suits_winograd(step.window, tensor(step.epilogue->g), tensor(step.dy), isa);
+}
+
+bool takes_norms(const ConvolutionWeightGradient& step, const TensorOf& tensor, Isa isa) {
+  return !step.prologue || suits_winograd(step.window, tensor(step.x), tensor(step.dy), isa);
+}
+
 Action plan_winograd(const ConvolutionForward& step, const Tensor& x, const Tensor& y,
                      Planner& planner) {
   return with_kernels(step.window, x.element, [&]<class W, class T>(T) -> Action {
     return Convolution<W, T>(step.window, x, y, planner.parameters(step.w),
-                             planner.parameters(step.b), step.relu, false, planner);
+                             planner.parameters(step.b), step.relu, false,
+                             {step.prologue, step.sums}, planner);
   });
 }
 
@@ -329,7 +376,7 @@ Action plan_winograd(const ConvolutionInputGradient& step, const Tensor& dy, con
                      Planner& planner) {
   return with_kernels(step.window, dx.element, [&]<class W, class T>(T) -> Action {
     return Convolution<W, T>(step.window, dy, dx, planner.parameters(step.w), nullptr, false, true,
-                             planner);
+                             {.epilogue = step.epilogue}, planner);
   });
 }
 

@@ -8,6 +8,14 @@ namespace ringtrain::compute::onednn {
 /// instructions, and for bf16 no AMX, which is faster.
 bool suits_winograd(const Window& window, const Tensor& x, const Tensor& y, Isa isa);
 
+/// Whether they take in the pieces of BatchNorms that these steps have: a prologue without residual
+/// that writes no y, sums where there is no ReLU, an epilogue without residual. True where there
+/// are none. `tensor` gives a tensor's layout.
+using TensorOf = std::function<Tensor(TensorId)>;
+bool takes_norms(const ConvolutionForward&, const TensorOf& tensor, Isa isa);
+bool takes_norms(const ConvolutionInputGradient&, const TensorOf& tensor, Isa isa);
+bool takes_norms(const ConvolutionWeightGradient&, const TensorOf& tensor, Isa isa);
+
 // The three passes, on activations in either layout. Filters and sums are fp32, also where
 // activations are bf16. fp32's errors are below 2e-5 of the largest result. Bits of filters'
 // gradients depend on the number of threads.

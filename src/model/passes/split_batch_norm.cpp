@@ -93,10 +93,7 @@ void replace(compute::Schedule& schedule, std::size_t at, std::vector<compute::S
 
 bool splits(const compute::Schedule& schedule, const compute::Step& step,
             const Supports& supports) {
-  compute::Schedule scratch;
-  scratch.tensors = schedule.tensors;
-  scratch.slices = schedule.slices;
-  scratch.vectors = schedule.vectors;
+  compute::Schedule scratch = schedule;
   if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
     return norm->training && pieces_of(scratch, *norm, some_backward(*norm), supports);
   if (const auto* norm = std::get_if<compute::BatchNormBackward>(&step)) {

@@ -22,15 +22,19 @@ struct ThreadsOfOpenMp {
   int before = omp_get_max_threads();
 };
 
-// All three passes of a convolution that our Winograd kernels take, where the CPU has vectors. In
-// bf16 they leave windows of one row or column to oneDNN.
+// Whether our Winograd kernels take convolutions of many channels and tiles. In bf16 they leave
+// windows of one row or column to oneDNN.
+bool winograd_takes(const Window& window) {
+  const bool line = window.height == 1 || window.width == 1;
+  return onednn::effective_isa() != onednn::Isa::baseline &&
+         !(tested_element() == Element::bf16 && (line || onednn::has_amx_bf16()));
+}
+
+// All three passes of such a convolution.
 void check_winograd(const Window& window, const Shape& x, int out, bool bias, double tolerance) {
   BackendComparison comparison(convolution_case(window, x, out, 0, true, bias));
   comparison.check(tolerance);
-  const bool vectors = onednn::effective_isa() != onednn::Isa::baseline,
-             line = window.height == 1 || window.width == 1,
-             other = tested_element() == Element::bf16 && (line || onednn::has_amx_bf16());
-  CHECK(comparison.own_convolutions == (vectors && !other ? 3 : 0));
+  CHECK(comparison.own_convolutions == (winograd_takes(window) ? 3 : 0));
 }
 
 }  // namespace
@@ -118,6 +122,7 @@ TEST_CASE("onednn: threads that share a round of tiles agree with the reference"
                     Case{5, three, {2, 15, 17, 64}, 80},   // few tiles a thread, forward, too
                     Case{3, {1, 7, 1, 1, 0, 3, 0, 3}, {2, 17, 17, 192}, 160});
   if (tested_element() == Element::bf16 || (thread_sanitized && c.threads > 3)) return;
+  if (sanitized && c.threads == 1) return;  // the reference takes half a minute for it
   const ThreadsOfOpenMp threads(c.threads);
   CAPTURE(c.threads, c.window.height);
 
@@ -257,6 +262,60 @@ TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero"
   comparison.map_inputs([](float v) { return 1000 + v; });
 
   comparison.check();
+}
+
+TEST_CASE("onednn: BatchNorm in pieces agrees with the reference", "[onednn]") {
+  const int channels = sizes_of_channels();
+  const bool gamma = GENERATE(true, false), relu = GENERATE(true, false),
+             residual = GENERATE(true, false), two = GENERATE(true, false),
+             in_place = GENERATE(true, false);
+  CAPTURE(channels, gamma, relu, residual, two, in_place);
+
+  BackendComparison(
+      norm_in_pieces_case({2, 19, 17, channels}, {gamma, relu, residual, two}, in_place))
+      .check();
+}
+
+TEST_CASE("onednn: BatchNorms in the convolutions around them agree with the reference",
+          "[onednn]") {
+  const Window window =
+      GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{5, 5, 1, 1, 2, 2, 2, 2}, Window{3, 3},
+               Window{1, 7, 1, 1, 0, 3, 0, 3}, Window{7, 1, 1, 1, 3, 0, 3, 0});
+  const bool relu = GENERATE(true, false), skips = GENERATE(true, false),
+             from_y = GENERATE(true, false);
+  const int threads = GENERATE(1, 3);
+  const ThreadsOfOpenMp set(threads);
+  CAPTURE(window.height, window.width, window.top, relu, skips, from_y, threads);
+  if (!winograd_takes(window)) return;
+
+  const Shape x{13, 17 - 2 * window.top, 21 - 2 * window.left, 24};
+  BackendComparison comparison(NormsInConvolution{window, x, 40, relu, skips, from_y}.made());
+  if (skips) {  // of tensors that others share
+    comparison.lay(NormsInConvolution::x, {NormsInConvolution::of_x, 32});
+    comparison.lay(NormsInConvolution::dx, {NormsInConvolution::of_dx, 32});
+  }
+  comparison.check(2e-5);
+  CHECK(comparison.own_convolutions == 3);
+}
+
+TEST_CASE("onednn: convolutions sum up for BatchNorms the same bits on any number of threads",
+          "[onednn][many steps]") {
+  const Window window{3, 3, 1, 1, 1, 1, 1, 1};
+  const Shape x = GENERATE(Shape{13, 15, 19, 24},   // threads have rounds of their own
+                           Shape{2, 15, 19, 256});  // and share them
+  if (!winograd_takes(window)) skip_test("no Winograd kernels here");
+  if (tested_element() == Element::bf16 && x.batch < 13) return;  // too few tiles
+  BackendComparison comparison(NormsInConvolution{window, x, 40, true, true, false}.made());
+  const auto results_on = [&](int threads) {
+    const ThreadsOfOpenMp set(threads);
+    comparison.check(2e-5);
+    std::vector<float>& gradients = comparison.results[comparison.results.size() - 2];
+    gradients.resize(2 * x.channels + 80);  // without the weights'
+    return comparison.results;
+  };
+
+  const auto alone = results_on(1);
+  for (const int threads : {2, 3, thread_sanitized ? 2 : 5}) CHECK(results_on(threads) == alone);
 }
 
 TEST_CASE("onednn: BatchNorm over one pixel or two normalises them", "[onednn]") {

@@ -48,14 +48,16 @@ std::string form_of(const compute::Schedule& schedule, const compute::Step& step
         if constexpr (requires { kind.dresidual; })
           add(kind.dresidual != compute::no_tensor, ", residual");
         if constexpr (requires { kind.dy2; }) add(kind.dy2 != compute::no_tensor, ", sum");
+        if constexpr (requires { kind.prologue; }) add(kind.prologue.has_value(), ", norm before");
+        if constexpr (requires { kind.epilogue; }) add(kind.epilogue.has_value(), ", norm behind");
       },
       step);
   return compute::touches_slice(schedule, step) ? form + ", slice" : form;
 }
 
 /// The training schedule that oneDNN gets of a network. The reference runs it; oneDNN runs each of
-/// its steps by itself, on the numbers that the reference has in its tensors. What a backward step
-/// takes from its forward step besides tensors is oneDNN's, of the reference's x.
+/// its steps by itself, on the numbers that the reference has in its tensors. What a step takes
+/// from others besides tensors is oneDNN's, of the reference's x: moments and maxima.
 class StepByStep {
  public:
   StepByStep(const Graph& graph, const Batch& batch, Element element)
@@ -81,9 +83,12 @@ class StepByStep {
 
   Names forms() const {
     Names forms;
-    for (const compute::Step& step : schedule_.steps) forms.insert(form_of(schedule_, step));
+    for (const compute::Step& step : schedule_.steps)
+      if (!std::holds_alternative<compute::BatchNormStatistics>(step))  // with its Finalize
+        forms.insert(form_of(schedule_, step));
     return forms;
   }
+  bool has_pieces() const { return !schedule_.vectors.empty(); }
   /// Runs and checks all steps; the forms of those of which a result was compared.
   Names check() {
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
@@ -96,10 +101,15 @@ class StepByStep {
  private:
   void check(const compute::Step& step) {
     if (const auto* norm = std::get_if<compute::BatchNormBackward>(&step)) settle_mask(*norm);
+    for (const compute::BatchNormSums& sums : compute::reductions_of(step)) settle_mask(sums);
     const auto program = backend_->compile(
         alone(step), {parameters_, gradients_, statistics_, batch_statistics_}, seed);
     auto& onednn = dynamic_cast<compute::onednn::OnednnProgram&>(*program);
     for (const compute::TensorId id : tensors_of(step)) onednn.write(id, floats(state_[id]));
+    if (const auto* norm = std::get_if<compute::BatchNormFinalize>(&step)) {
+      const compute::TensorId x = schedule_.place_of(summed_by(norm->sums)).of;
+      onednn.write(x, floats(state_[x]));
+    }
 
     const compute::StepResult result = program->run(batch_, state_.sample_weight, nullptr);
     state_.result = {};
@@ -120,12 +130,15 @@ class StepByStep {
     }
     for (const compute::ParameterRange& range : compute::gradients_written(step))
       compare(step, gradients_.view().slice(range).host(), part(state_.gradients, range));
-    if (const auto* norm = std::get_if<compute::BatchNormForward>(&step)) check_statistics(*norm);
+    if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
+      check_statistics(step, norm->statistics);
+    if (const auto* norm = std::get_if<compute::BatchNormFinalize>(&step))
+      check_statistics(step, norm->statistics);
     if (std::holds_alternative<compute::SoftmaxCrossEntropy>(step)) check_loss(result);
   }
-  void check_statistics(const compute::BatchNormForward& step) {
-    const std::size_t channels = step.statistics.count / 2;
-    for (const std::size_t first : {step.statistics.first, step.statistics.first + channels})
+  void check_statistics(const compute::Step& step, compute::StatisticsRange statistics) {
+    const std::size_t channels = statistics.count / 2;
+    for (const std::size_t first : {statistics.first, statistics.first + channels})
       compare(step, batch_statistics_.view().slice({first, channels}).host(),
               part(state_.batch_statistics, {first, channels}));
   }
@@ -163,6 +176,8 @@ class StepByStep {
           forward_of<compute::MaxPoolForward>([&](const auto& f) { return f.y == pool->y; });
       schedule.steps = {forward, step, forward};
     }
+    for (const compute::Step& before : pieces_before(step))
+      schedule.steps.insert(std::prev(schedule.steps.end()), before);
     // oneDNN lays out as images what an Input writes.
     const compute::Step& input = schedule_.steps.front();
     const compute::TensorId image = std::get<compute::Input>(input).y;
@@ -170,6 +185,56 @@ class StepByStep {
       if (id == image && access == compute::Access::read) schedule.steps.push_back(input);
     });
     return schedule;
+  }
+  // The pieces of BatchNorms whose vectors it reads, of tensors that are there.
+  std::vector<compute::Step> pieces_before(const compute::Step& step) const {
+    std::vector<compute::Step> pieces;
+    const auto statistics = [&](compute::TensorId x, compute::VectorId sums) {
+      pieces.emplace_back(compute::BatchNormStatistics{x, sums});
+    };
+    const auto moments = [&](compute::TensorId x, compute::VectorId scale) {
+      const auto norm = forward_of<compute::BatchNormFinalize>(
+          [&](const auto& finalize) { return finalize.scale == scale; });
+      statistics(x, norm.sums);
+      pieces.emplace_back(norm);
+    };
+    for (const compute::BatchNormSums& sums : compute::reductions_of(step))
+      moments(sums.x, sums.scale);
+    std::visit(
+        [&](const auto& kind) {
+          if constexpr (requires { kind.prologue; })
+            if (kind.prologue) moments(kind.x, kind.prologue->scale);
+          if constexpr (requires { kind.how.bias, kind.x; }) moments(kind.x, kind.how.scale);
+        },
+        step);
+    if (const auto* norm = std::get_if<compute::BatchNormFinalize>(&step))
+      statistics(summed_by(norm->sums), norm->sums);
+    if (const auto* apply = std::get_if<compute::BatchNormBackwardApply>(&step)) {
+      compute::BatchNormSums sums = sums_of(apply->g_scale);  // of g, which is masked
+      sums.relu = false;
+      sums.y = sums.skip = sums.g = compute::no_tensor;
+      moments(sums.x, sums.scale);
+      pieces.emplace_back(compute::BatchNormBackwardReduce{apply->g, sums});
+    }
+    return pieces;
+  }
+  // The tensor whose sums these are.
+  compute::TensorId summed_by(compute::VectorId sums) const {
+    for (const compute::Step& step : schedule_.steps) {
+      const auto* alone = std::get_if<compute::BatchNormStatistics>(&step);
+      const auto* convolution = std::get_if<compute::ConvolutionForward>(&step);
+      if (alone && alone->sums == sums) return alone->x;
+      if (convolution && convolution->sums == sums) return convolution->y;
+    }
+    FAIL("a Finalize without sums");
+    return compute::no_tensor;
+  }
+  compute::BatchNormSums sums_of(compute::VectorId g_scale) const {
+    for (const compute::Step& step : schedule_.steps)
+      for (const compute::BatchNormSums& sums : compute::reductions_of(step))
+        if (sums.g_scale == g_scale) return sums;
+    FAIL("a BackwardApply without sums");
+    return {};
   }
   template <class Kind, class F>
   const Kind& forward_of(F is_it) const {
@@ -204,6 +269,19 @@ class StepByStep {
       if (std::abs(y) > 1e-5) continue;
       at(step.dy, i) = 0;
       if (step.dy2 != compute::no_tensor) at(step.dy2, i) = 0;
+    }
+  }
+  // Where the gradient is only made here, x moves away from there by a little.
+  void settle_mask(const compute::BatchNormSums& sums) {
+    if (!sums.relu || sums.y != compute::no_tensor) return;
+    const auto &scale = state_.vectors[sums.scale], &bias = state_.vectors[sums.bias];
+    const double away = element_ == Element::bf16 ? 1. / 64 : 1e-4;
+    for (std::size_t i = 0; i < state_[sums.x].size(); ++i) {
+      const std::size_t c = i % scale.size();
+      double& x = at(sums.x, i);
+      if (std::abs(x * scale[c] + bias[c]) > 1e-5) continue;
+      x += away / scale[c];
+      if (element_ == Element::bf16) x = Bf16(static_cast<float>(x));
     }
   }
   double& at(compute::TensorId id, std::size_t i) {
@@ -251,28 +329,37 @@ StepByStep steps_of(const std::string& model, int extent, int batch, Element ele
           element};
 }
 
+// Of BatchNorms that are taken in by convolutions.
+void add_pieces(Names& forms) {
+  forms.insert({"ConvolutionForward, norm before", "ConvolutionWeightGradient, norm before",
+                "ConvolutionInputGradient, norm behind", "BatchNormFinalize",
+                "BatchNormBackwardApply"});
+}
+
 void check_resnet50(Element element) {
-  const Names forms{"Input",
-                    "ConvolutionForward",
-                    "BatchNormForward",
-                    "BatchNormForward, ReLU",
-                    "BatchNormForward, ReLU, residual",
-                    "MaxPoolForward",
-                    "AveragePoolForward",
-                    "MatrixProductForward",
-                    "SoftmaxCrossEntropy",
-                    "MatrixProductWeightGradient",
-                    "MatrixProductInputGradient",
-                    "AveragePoolBackward",
-                    "MaxPoolBackward",
-                    "BatchNormBackward",
-                    "BatchNormBackward, ReLU",
-                    "BatchNormBackward, ReLU, residual",
-                    "BatchNormBackward, ReLU, residual, sum",
-                    "ConvolutionWeightGradient",
-                    "ConvolutionInputGradient",
-                    "Add"};
+  Names forms{"Input",
+              "ConvolutionForward",
+              "BatchNormForward",
+              "BatchNormForward, ReLU",
+              "BatchNormForward, ReLU, residual",
+              "MaxPoolForward",
+              "AveragePoolForward",
+              "MatrixProductForward",
+              "SoftmaxCrossEntropy",
+              "MatrixProductWeightGradient",
+              "MatrixProductInputGradient",
+              "AveragePoolBackward",
+              "MaxPoolBackward",
+              "BatchNormBackward",
+              "BatchNormBackward, ReLU",
+              "BatchNormBackward, ReLU, residual",
+              "BatchNormBackward, ReLU, residual, sum",
+              "ConvolutionWeightGradient",
+              "ConvolutionInputGradient",
+              "Add"};
   StepByStep steps = steps_of("resnet50", 33, 4, element);
+  CHECK(steps.has_pieces() == (element == Element::fp32));  // in bf16 there are too few tiles
+  if (steps.has_pieces()) add_pieces(forms);
 
   CHECK(steps.check() == forms);
   CHECK(steps.forms() == forms);
@@ -281,29 +368,35 @@ void check_resnet50(Element element) {
 // Of three images: of two, one pixel each, BatchNorm leaves too little of the auxiliary head's
 // gradient.
 void check_inception_v3(Element element) {
-  const Names forms{"Input",
-                    "ConvolutionForward",
-                    "BatchNormForward, ReLU",
-                    "BatchNormForward, ReLU, slice",
-                    "Concat, slice",
-                    "MaxPoolForward",
-                    "AveragePoolForward",
-                    "Dropout",
-                    "MatrixProductForward",
-                    "SoftmaxCrossEntropy",
-                    "MatrixProductWeightGradient",
-                    "MatrixProductInputGradient",
-                    "AveragePoolBackward",
-                    "MaxPoolBackward",
-                    "ChannelSlice",
-                    "BatchNormBackward, ReLU",
-                    "BatchNormBackward, ReLU, slice",
-                    "BatchNormBackward, ReLU, sum",
-                    "BatchNormBackward, ReLU, sum, slice",
-                    "ConvolutionWeightGradient",
-                    "ConvolutionInputGradient",
-                    "Add"};
+  Names forms{"Input",
+              "ConvolutionForward",
+              "BatchNormForward, ReLU",
+              "BatchNormForward, ReLU, slice",
+              "Concat, slice",
+              "MaxPoolForward",
+              "AveragePoolForward",
+              "Dropout",
+              "MatrixProductForward",
+              "SoftmaxCrossEntropy",
+              "MatrixProductWeightGradient",
+              "MatrixProductInputGradient",
+              "AveragePoolBackward",
+              "MaxPoolBackward",
+              "ChannelSlice",
+              "BatchNormBackward, ReLU",
+              "BatchNormBackward, ReLU, slice",
+              "BatchNormBackward, ReLU, sum",
+              "BatchNormBackward, ReLU, sum, slice",
+              "ConvolutionWeightGradient",
+              "ConvolutionInputGradient",
+              "Add"};
   StepByStep steps = steps_of("inception_v3", 299, 3, element);
+  CHECK(steps.has_pieces() == (element == Element::fp32 || !compute::onednn::has_amx_bf16()));
+  if (steps.has_pieces()) add_pieces(forms);
+  if (element == Element::fp32)
+    forms.insert({"ConvolutionForward, norm before, slice",
+                  "ConvolutionWeightGradient, norm before, slice",
+                  "ConvolutionInputGradient, norm behind, slice", "BatchNormBackwardApply, slice"});
 
   CHECK(steps.check() == forms);
   CHECK(steps.forms() == forms);

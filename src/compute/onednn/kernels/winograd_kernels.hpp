@@ -4,38 +4,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "compute/onednn/kernels/winograd_norms.hpp"
 #include "compute/onednn/kernels/winograd_transforms.hpp"
 
 namespace ringtrain::compute::onednn {
-
-/// Where the pixels of a batch lie, in elements.
-template <class T>
-struct Plane {
-  T* data;
-  std::size_t image_step, row_step, pixel_step, block_step;
-  int height, width, blocks;
-};
-
-/// How images are cut into tiles of `height` x `width` results. The first begins `top` and `left`
-/// pixels before its image. A tile shares `shared_down` rows of pixels with the tile below it, and
-/// `shared_across` columns with the next one.
-struct TileGrid {
-  int height, width, down, across, top, left, shared_down, shared_across;
-  std::size_t tiles;  // of the batch
-
-  /// The image of a tile and its first pixel, which may lie outside.
-  template <class T>
-  struct Place {
-    T* image;
-    int y, x;
-  };
-  template <class T>
-  Place<T> place(const Plane<T>& p, std::size_t tile) const {
-    const std::size_t each = std::size_t(down) * across, in_image = tile % each;
-    return {p.data + tile / each * p.image_step, static_cast<int>(in_image / across) * height - top,
-            static_cast<int>(in_image % across) * width - left};
-  }
-};
 
 /// f(line) for the cache lines of a tile's pixels. Unless `whole`, without those that it shares
 /// with the tiles above and before it. So all tiles of a batch give each of its lines at least
@@ -140,6 +112,15 @@ class PixelSquare {
     for (int j = 0; j < N; ++j)
       row[j] = any && j >= left_ && j < right_ ? load<B>(pixel(block, i, j)) : Vec<B>{};
   }
+  /// What `norm` makes of it; what is outside stays zero.
+  [[gnu::always_inline]] void load_row(int block, int i, const NormOfBlock<B>& norm,
+                                       Vec<B> (&row)[N]) const {
+    load_row(block, i, row);
+    if (!norm.any || i < top_ || i >= bottom_) return;
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j)
+      if (inside_ || (j >= left_ && j < right_)) row[j] = norm(row[j]);
+  }
 
  private:
   const T* pixel(int block, int i, int j) const {
@@ -233,16 +214,17 @@ struct WinogradKernels<SquareWindow<R>> {
   struct TransformPixels {
     [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
                                                   std::size_t first, std::size_t count,
-                                                  const Matrices& to) {
+                                                  const Norm& prologue, const Matrices& to) {
       for (std::size_t tile = 0; tile < count; ++tile) {
         const auto at = grid.place(p, first + tile);
         const PixelSquare<edge, B, T> pixels(p, at);
         for (int block = 0; block < p.blocks; ++block) {
+          const NormOfBlock<B> norm(prologue, std::size_t(block) * B);
           // Transformed rows go through memory: as vectors, all would not stay in registers.
           alignas(64) float work[edge * edge * B];
           for (int i = 0; i < edge; ++i) {
             Vec<B> row[edge];
-            pixels.load_row(block, i, row);
+            pixels.load_row(block, i, norm, row);
             transform_line(row, work + i * B, edge * B);
           }
           float* out = to.row(tile) + block * B;

@@ -41,12 +41,18 @@ struct WinogradKernels<LineWindow<R>> {
   struct TransformPixels {
     [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
                                                   std::size_t first, std::size_t count,
-                                                  const Matrices& to) {
+                                                  const Norm& prologue, const Matrices& to) {
       for (std::size_t tile = 0; tile < count; ++tile) {
         const TileLine<const T> line(p, grid, first + tile, edge);
         for (int block = 0; block < p.blocks; ++block) {
+          const NormOfBlock<B> norm(prologue, std::size_t(block) * B);
           Vec<B> pixels[edge];
           line.template load_line<edge, B>(block * p.block_step, pixels);
+          if (norm.any) {
+#pragma GCC unroll 16
+            for (int i = 0; i < edge; ++i)
+              if (i >= line.begin && i < line.end) pixels[i] = norm(pixels[i]);
+          }
           put(pixels, to.row(tile) + block * B, to.position_step,
               std::make_integer_sequence<int, edge / 2>());
         }

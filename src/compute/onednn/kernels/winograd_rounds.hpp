@@ -22,6 +22,14 @@ inline constexpr std::size_t row_group = 8, row_chunk = 32;
 inline constexpr std::size_t fewest_prefetched_bytes = std::size_t{2} << 20,
                              longest_prefetching_round = std::size_t{640} << 10;
 
+/// A tensor's pixels.
+template <class T>
+Plane<T> plane_of(const Tensor& t) {
+  return {t.as<T>(),      t.image(),      t.shape.width * t.pixel_step(),
+          t.pixel_step(), t.block_step(), t.shape.height,
+          t.shape.width,  t.blocks()};
+}
+
 /// `n` as a multiple of `to`.
 constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -62,7 +70,17 @@ struct Rounds {
   /// The same team's next round.
   std::size_t after(std::size_t round) const { return round + (shared ? 1 : teams); }
 
+  /// A member's share of the round's tiles.
+  ThreadShare share(std::size_t round, int member, int members) const {
+    const std::size_t count = tiles_of(round);
+    ThreadShare share((count + together - 1) / together, member, members);
+    share.first = std::min(share.first * together, count);
+    share.count = std::min(share.count * together, count - share.first);
+    return share;
+  }
+
   std::size_t tiles, length, count;  // tiles of the batch and of a round; rounds
+  std::size_t together = 1;          // tiles that one thread takes all: row_group or 1
   int teams;
   bool shared, prefetch;
 };
@@ -121,7 +139,7 @@ struct TileRange {
 /// A member's share of its team's next round.
 inline TileRange next_tiles(const Rounds& rounds, std::size_t round, int member, int members) {
   const std::size_t next = rounds.after(round);
-  const ThreadShare mine(rounds.tiles_of(next), member, members);
+  const ThreadShare mine = rounds.share(next, member, members);
   return {rounds.first_tile(next) + mine.first, mine.count};
 }
 

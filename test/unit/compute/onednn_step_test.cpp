@@ -281,15 +281,16 @@ TEST_CASE("onednn: BatchNorms in the convolutions around them agree with the ref
   const Window window =
       GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{5, 5, 1, 1, 2, 2, 2, 2}, Window{3, 3},
                Window{1, 7, 1, 1, 0, 3, 0, 3}, Window{7, 1, 1, 1, 3, 0, 3, 0});
-  const bool relu = GENERATE(true, false), skips = GENERATE(true, false),
+  const bool relu = sanitized ? true : GENERATE(true, false), skips = GENERATE(true, false),
              from_y = GENERATE(true, false);
-  const int threads = GENERATE(1, 3);
+  const int threads = sanitized ? 3 : GENERATE(1, 3);
   const ThreadsOfOpenMp set(threads);
   CAPTURE(window.height, window.width, window.top, relu, skips, from_y, threads);
-  if (!winograd_takes(window)) return;
+  if (!winograd_takes(window) || (sanitized && window.height == 5)) return;
 
-  const Shape x{13, 17 - 2 * window.top, 21 - 2 * window.left, 24};
-  BackendComparison comparison(NormsInConvolution{window, x, 40, relu, skips, from_y}.made());
+  const int batch = tested_element() == Element::bf16 ? 13 : 7;  // as many tiles as it takes
+  const Shape x{batch, 17 - 2 * window.top, 21 - 2 * window.left, 24};
+  BackendComparison comparison(NormsInConvolution{window, x, 20, relu, skips, from_y}.made());
   if (skips) {  // of tensors that others share
     comparison.lay(NormsInConvolution::x, {NormsInConvolution::of_x, 32});
     comparison.lay(NormsInConvolution::dx, {NormsInConvolution::of_dx, 32});
@@ -315,7 +316,8 @@ TEST_CASE("onednn: convolutions sum up for BatchNorms the same bits on any numbe
   };
 
   const auto alone = results_on(1);
-  for (const int threads : {2, 3, thread_sanitized ? 2 : 5}) CHECK(results_on(threads) == alone);
+  for (const int threads : sanitized ? std::vector{3} : std::vector{2, 3, 5})
+    CHECK(results_on(threads) == alone);
 }
 
 TEST_CASE("onednn: BatchNorm over one pixel or two normalises them", "[onednn]") {

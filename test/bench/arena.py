@@ -193,7 +193,8 @@ class Arena:
                 tried[mode] = {"of_ours": rate / statistics.mean((before, our_rate)), "images_s": rate}
             for worst in sorted(waiting, key=share, reverse=True)[3:]:
                 waiting.pop(worst).end()
-            print(f"  screened {mode}: {share(mode):.2f} of ours", file=sys.stderr, flush=True)
+            result = tried[mode].get("failed", f"{share(mode):.2f} of ours").strip()
+            print(f"  screened {mode}: {result[-200:]}", file=sys.stderr, flush=True)
 
         for framework in self.args.interpreters:
             values = factors[framework]

@@ -337,9 +337,8 @@ TEST_CASE("slow-downs: a slow one after a sudden one that is over is told, too")
   CHECK(told.slow_after_s < 45);
 }
 
-TEST_CASE(
-    "slow-downs: what comes and goes is told twice, then as one, and when it no longer does",
-    "[unsanitized]") {
+TEST_CASE("slow-downs: what comes and goes is told twice, then as one, and when it no longer does",
+          "[unsanitized]") {
   SlowdownDetector detector;
   settle(detector, 0.1);
   Told told;

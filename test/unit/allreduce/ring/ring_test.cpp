@@ -81,7 +81,8 @@ TEST_CASE("Ring: one ring sums again and again") {
 TEST_CASE("Ring: sums that travel in 16 bits are near the sum and the same on every rank") {
   const Element wire = GENERATE(Element::fp16, Element::bf16);
   const int ranks = GENERATE(1, 2, 3, 5, 8);
-  const std::size_t count = GENERATE(std::size_t{1}, std::size_t{1001}, std::size_t{sanitized ? 40'001 : 150'001});
+  const std::size_t count =
+      GENERATE(std::size_t{1}, std::size_t{1001}, std::size_t{sanitized ? 40'001 : 150'001});
   const std::size_t window = GENERATE(std::size_t{1}, std::size_t{32});
   CAPTURE(name_of(wire), ranks, count, window);
   std::vector<std::vector<float>> values;

@@ -303,7 +303,7 @@ TEST_CASE("onednn: convolutions sum up for BatchNorms the same bits on any numbe
           "[onednn][many steps]") {
   const Window window{3, 3, 1, 1, 1, 1, 1, 1};
   const Shape x = GENERATE(Shape{13, 15, 19, 24},   // threads have rounds of their own
-                           Shape{2, 15, 19, 256});  // and share them
+                           Shape{2, 15, 15, 256});  // and five share them
   if (!winograd_takes(window)) skip_test("no Winograd kernels here");
   if (tested_element() == Element::bf16 && x.batch < 13) return;  // too few tiles
   BackendComparison comparison(NormsInConvolution{window, x, 40, true, true, false}.made());
@@ -316,7 +316,7 @@ TEST_CASE("onednn: convolutions sum up for BatchNorms the same bits on any numbe
   };
 
   const auto alone = results_on(1);
-  for (const int threads : sanitized ? std::vector{3} : std::vector{2, 3, 5})
+  for (const int threads : sanitized ? std::vector{5} : std::vector{2, 3, 5})
     CHECK(results_on(threads) == alone);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ringtrain/base/memory/view.hpp"
 
@@ -69,6 +70,20 @@ template <int B>
       __builtin_convertvector(v == v ? nearest : (bits >> 16 | 0x40), typename VecOf<B>::HalfBits);
   std::memcpy(to, &narrow, sizeof narrow);
 }
+/// store(), past the caches where asked: the CPU then does not read a line before it writes it
+/// whole. Another thread sees such stores after an sfence. `to` is on a vector's boundary. Vectors
+/// of half a line go through the caches: they are slower past them.
+template <int B, class T>
+[[gnu::always_inline]] inline void store(T* to, Vec<B> v, bool past_caches) {
+  if constexpr (B == 16 && std::is_same_v<T, float>)
+    if (past_caches) {
+      asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<Vec<B>*>(to)) : "v"(v));
+      return;
+    }
+  store<B>(to, v);
+}
+/// To be called before others read what was stored past the caches.
+inline void order_stores() { asm volatile("sfence" : : : "memory"); }
 /// max(v, 0), and NaN where v is NaN.
 template <int B>
 [[gnu::always_inline]] inline Vec<B> relu(Vec<B> v) {

@@ -59,13 +59,17 @@ Action plan_weight_gradient(const ConvolutionWeightGradient&, const Operand& x, 
 template <class F>
 void for_each_item(int threads, std::size_t items, const F& f) {
   std::exception_ptr failure;
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (std::size_t item = 0; item < items; ++item) try {
-      f(item);
-    } catch (...) {
+#pragma omp parallel num_threads(threads)
+  {
+#pragma omp for schedule(static) nowait
+    for (std::size_t item = 0; item < items; ++item) try {
+        f(item);
+      } catch (...) {
 #pragma omp critical
-      failure = std::current_exception();
-    }
+        failure = std::current_exception();
+      }
+    order_stores();
+  }
   if (failure) std::rethrow_exception(failure);
 }
 

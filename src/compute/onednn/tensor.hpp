@@ -12,6 +12,7 @@ template <class T>
 struct Pixels {
   T* first = nullptr;  ///< null where there is no tensor
   std::size_t step = 0;
+  bool past_caches = false;  ///< how they are stored, as Tensor says
 
   T* at(std::size_t pixel) const { return first + pixel * step; }
   explicit operator bool() const { return first != nullptr; }
@@ -41,6 +42,9 @@ struct Tensor {
   /// With padding, and from the first to the last where this is a slice.
   std::size_t elements() const { return shape.batch * image(); }
   std::size_t bytes() const { return elements() * bytes_of(element); }
+  /// Whether stores go past the caches, of which none would keep all of it until it is read. Three
+  /// times the second-level cache of usual CPUs: smaller tensors are as fast either way.
+  bool past_caches() const { return bytes() >= std::size_t{6} << 20; }
   /// Where the element lies whose index is `i` in the order batch, height, width, channels.
   std::size_t place(std::size_t i) const {
     const std::size_t c = i % shape.channels, pixel = i / shape.channels;
@@ -61,7 +65,8 @@ struct Tensor {
   template <class T>
   Pixels<T> run(std::size_t n, std::size_t of_channels, std::size_t pixel = 0) const {
     if (data == nullptr) return {};
-    return {image_at<T>(n) + of_channels * block_step() + pixel * pixel_step(), pixel_step()};
+    return {image_at<T>(n) + of_channels * block_step() + pixel * pixel_step(), pixel_step(),
+            past_caches()};
   }
 
  private:

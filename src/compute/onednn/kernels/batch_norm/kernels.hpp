@@ -143,7 +143,7 @@ struct Apply {
         for (std::size_t p = first; p < end; ++p) {
           Vec<B> v = (load<B>(x.at(p) + c) - line.mean) * line.scale + line.shift;
           if (residual) v += load<B>(residual.at(p) + c);
-          store<B>(y.at(p) + c, rectify ? relu<B>(v) : v);
+          store<B>(y.at(p) + c, rectify ? relu<B>(v) : v, y.past_caches);
         }
       }
     }
@@ -193,7 +193,7 @@ struct PixelSums {
       for (std::size_t p = first; p < end; ++p) {
         const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
         const Vec<B> g = upstream<B>(u, p, c, distance, line);
-        if (dresidual) store<B>(dresidual.at(p) + c, g);
+        if (dresidual) store<B>(dresidual.at(p) + c, g, dresidual.past_caches);
         sum += g;
         dot += g * distance;
       }
@@ -218,7 +218,7 @@ struct InputGradient {
         for (std::size_t p = first; p < end; ++p) {
           const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
           const Vec<B> g = upstream<B>(u, p, c, distance, line);
-          store<B>(dx.at(p) + c, (g - level - distance * tilt) * line.scale);
+          store<B>(dx.at(p) + c, (g - level - distance * tilt) * line.scale, dx.past_caches);
         }
       }
     }

@@ -33,6 +33,8 @@ struct TransformedMemory {
   Matrices in(const Frame& frame, int team) const {
     return {place.in(frame) + team * step, position_step, row_step};
   }
+  // Whether a team's are too many for caches.
+  bool from_memory() const { return step * sizeof(float) >= fewest_bytes_past_caches; }
   std::size_t row_step, position_step, step;
   Scratch place;
 };
@@ -120,8 +122,12 @@ class Convolution {
     pick<Kernels::template TransformFilters, float>(isa_)(
         squares.values,
         {to.first + (column - beside * block_) * rows_ + row * step + beside * block_,
-         to.position_step, step});
+         to.position_step, step},
+        filters_.from_memory());
   }
+
+  // Results that nothing here reads again.
+  bool past_caches() const { return y_.past_caches() && !sums_.any(); }
 
   void convolve(const Frame& frame, std::size_t round, int team, int member, int members) const {
     const std::size_t first = rounds_.first_tile(round), count = rounds_.tiles_of(round),
@@ -142,7 +148,7 @@ class Convolution {
     const auto prefetch = [&](std::size_t i, std::size_t n) {
       if (!rounds_.prefetch) return;
       next.prefetch(x_, plane_of<const T>(x_), grid_, i, n);
-      results.prefetch(y_, plane_of<T>(y_), results_of(grid_), i, n);
+      if (!past_caches()) results.prefetch(y_, plane_of<T>(y_), results_of(grid_), i, n);
       for (const Tensor* t : behind_.all())
         if (t->data) results.prefetch(*t, plane_of<const T>(*t), results_of(grid_), i, n);
     };
@@ -152,7 +158,8 @@ class Convolution {
                            {tiles.row(row) + i * tiles.position_step, tiles.row_step, 1,
                             filters.first + i * filters.position_step, 0,
                             products.row(row) + i * products.position_step, products.row_step,
-                            static_cast<int>(some), static_cast<int>(rows_), y_.blocks(), false});
+                            static_cast<int>(some), static_cast<int>(rows_), y_.blocks(), false,
+                            filters_.from_memory()});
                      });
     barrier_of(members);
     write(frame, products.from_row(mine.first), first + mine.first, mine.count);
@@ -161,7 +168,7 @@ class Convolution {
 
   void write(const Frame& frame, const Matrices& products, std::size_t first,
              std::size_t count) const {
-    const Epilogue epilogue{bias_ ? padded_bias_.in(frame) : nullptr, relu_};
+    const Epilogue epilogue{bias_ ? padded_bias_.in(frame) : nullptr, relu_, past_caches()};
     const Plane<T> results = plane_of<T>(y_);
     const NormBehind<T> behind = behind_.planes<T>();
     const std::size_t fitting = std::max(summed_bytes / tile_bytes(), std::size_t(1));
@@ -265,7 +272,8 @@ class WeightGradient {
                            {gradients.first + i * gradients.position_step + row, 1,
                             gradients.row_step, tiles.first + i * tiles.position_step,
                             tiles.row_step, sums.row(row) + i * sums.position_step, sums.row_step,
-                            static_cast<int>(some), static_cast<int>(count), x_.blocks(), more});
+                            static_cast<int>(some), static_cast<int>(count), x_.blocks(), more,
+                            false, rounds_.count == 1 && sums_.from_memory()});
                      });
     barrier_of(members);
   }

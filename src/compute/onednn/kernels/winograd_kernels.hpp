@@ -73,6 +73,14 @@ template <int N, int B>
   for (int i = 0; i < N; ++i) store<B>(to + i * step, line[i]);
 }
 
+/// The same past the caches where asked.
+template <int N, int B>
+[[gnu::always_inline]] inline void store_vectors(const Vec<B> (&line)[N], float* to,
+                                                 std::size_t step, bool past_caches) {
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) store<B>(to + i * step, line[i], past_caches);
+}
+
 /// N x N vectors that lie `row_step` and `step` floats apart.
 template <int N, int B>
 [[gnu::always_inline]] inline void load_square(const float* from, std::size_t row_step,
@@ -82,9 +90,10 @@ template <int N, int B>
 }
 template <int N, int B>
 [[gnu::always_inline]] inline void store_square(const Vec<B> (&square)[N][N], float* to,
-                                                std::size_t row_step, std::size_t step) {
+                                                std::size_t row_step, std::size_t step,
+                                                bool past_caches = false) {
 #pragma GCC unroll 8
-  for (int i = 0; i < N; ++i) store_vectors<N, B>(square[i], to + i * row_step, step);
+  for (int i = 0; i < N; ++i) store_vectors<N, B>(square[i], to + i * row_step, step, past_caches);
 }
 
 /// A tile's N x N pixels, of which some may lie outside of its image: those are zero.
@@ -145,6 +154,8 @@ struct PositionProduct {
   std::size_t c_row;
   int rows, depth, blocks;
   bool add;
+  bool prefetch = false;     // b, which lies as b_row 0 says, comes from memory
+  bool past_caches = false;  // how c is stored
 };
 
 /// A position's matrix product; T is float.
@@ -157,12 +168,24 @@ struct MultiplyPosition {
       const bool two = block + 1 < p.blocks;
       const float* b = p.b + (p.b_row ? block * B : std::size_t(block) * B * p.depth);
       const std::size_t b_row = p.b_row ? p.b_row : (two ? 2 * B : B);
-      for (int row = 0; row < p.rows; row += group)
+      for (int row = 0; row < p.rows; row += group) {
+        if (p.prefetch) prefetch_next(p, row, block, b);
         two ? tile<2>(p, row, block, b, b_row) : tile<1>(p, row, block, b, b_row);
+      }
     }
   }
 
  private:
+  // A part of the columns that follow: what two blocks have.
+  [[gnu::always_inline]] static inline void prefetch_next(const PositionProduct& p, int row,
+                                                          int block, const float* b) {
+    const std::size_t step = 2 * B * p.depth, left = std::size_t(p.blocks - block) * B * p.depth;
+    if (left <= step) return;
+    const float* const next = b + step;
+    const std::size_t all = std::min(step, left - step);
+    for (std::size_t i = all * row / p.rows / 16 * 16; i < all * (row + group) / p.rows; i += 16)
+      asm volatile("prefetcht1 %0" : : "m"(next[i]));
+  }
   template <int W>
   [[gnu::always_inline]] static inline void tile(const PositionProduct& p, int row, int block,
                                                  const float* b, std::size_t b_row) {
@@ -189,7 +212,7 @@ struct MultiplyPosition {
       for (int w = 0; w < W; ++w) {
         float* to = c + i * c_row + w * B;
         // Sums of rounds' sums: one chain over all tiles would round much more.
-        store<B>(to, p.add ? load<B>(to) + sum[i][w] : sum[i][w]);
+        store<B>(to, p.add ? load<B>(to) + sum[i][w] : sum[i][w], p.past_caches);
       }
   }
 };
@@ -198,6 +221,7 @@ struct MultiplyPosition {
 struct Epilogue {
   const float* bias;  // null: none
   bool relu;
+  bool past_caches;  // how results are stored
 };
 
 /// The kernels of a SquareWindow or LineWindow. Tiles are `count` ones from `first` on; `to` and
@@ -304,7 +328,8 @@ struct WinogradKernels<SquareWindow<R>> {
             for (int j = 0; j < M; ++j) {
               if (i >= rows || j >= columns) continue;
               const Vec<B> v = result[i][j] + bias;
-              store<B>(out + i * p.row_step + j * p.pixel_step, epilogue.relu ? relu<B>(v) : v);
+              store<B>(out + i * p.row_step + j * p.pixel_step, epilogue.relu ? relu<B>(v) : v,
+                       epilogue.past_caches);
             }
         }
       }
@@ -315,12 +340,14 @@ struct WinogradKernels<SquareWindow<R>> {
   /// square of B x B floats with columns beside each other.
   template <int B, class T>
   struct TransformFilters {
-    [[gnu::always_inline]] static inline void run(const float* filters, const Matrices& to) {
+    [[gnu::always_inline]] static inline void run(const float* filters, const Matrices& to,
+                                                  bool past_caches) {
       for (int row = 0; row < B; ++row) {
         Vec<B> square[R][R], result[edge][edge];
         load_square<R, B>(filters + row * B, R * B * B, B * B, square);
         transform_square<FromFilter<R>, R, edge, B>(square, result);
-        store_square<edge, B>(result, to.row(row), edge * to.position_step, to.position_step);
+        store_square<edge, B>(result, to.row(row), edge * to.position_step, to.position_step,
+                              past_caches);
       }
     }
   };

@@ -114,7 +114,8 @@ struct WinogradKernels<LineWindow<R>> {
           for (int i = 0; i < M; ++i) {
             if (i >= line.end) continue;
             const Vec<B> v = results[i] + bias;
-            store<B>(line.pixel(i) + block * p.block_step, epilogue.relu ? relu<B>(v) : v);
+            store<B>(line.pixel(i) + block * p.block_step, epilogue.relu ? relu<B>(v) : v,
+                     epilogue.past_caches);
           }
         }
       }
@@ -123,12 +124,13 @@ struct WinogradKernels<LineWindow<R>> {
 
   template <int B, class T>
   struct TransformFilters {
-    [[gnu::always_inline]] static inline void run(const float* filters, const Matrices& to) {
+    [[gnu::always_inline]] static inline void run(const float* filters, const Matrices& to,
+                                                  bool past_caches) {
       for (int row = 0; row < B; ++row) {
         Vec<B> pixels[R], result[edge];
         load_vectors<R, B>(filters + row * B, B * B, pixels);
         FromFilter<R>::template run<B>(pixels, result);
-        store_vectors<edge, B>(result, to.row(row), to.position_step);
+        store_vectors<edge, B>(result, to.row(row), to.position_step, past_caches);
       }
     }
   };

@@ -255,6 +255,19 @@ TEST_CASE("onednn: BatchNorm of wide pixels agrees with the reference", "[onednn
   BackendComparison(batch_norm_case({2, 5, 7, channels}, {true, true, residual, residual})).check();
 }
 
+// They are stored past the caches.
+TEST_CASE("onednn: BatchNorm of large tensors agrees with the reference", "[onednn]") {
+  const bool pieces = GENERATE(true, false), two_threads = GENERATE(true, false);
+  const Shape x{1, 151, 149, 72};
+  const ThreadsOfOpenMp set(two_threads ? 2 : 1);
+  CAPTURE(pieces, two_threads);
+  if (sanitized && two_threads) return;
+
+  BackendComparison(pieces ? norm_in_pieces_case(x, {true, true, true, true}, false)
+                           : batch_norm_case(x, {true, true, true, true}))
+      .check();
+}
+
 TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero", "[onednn]") {
   const Shape s{2, 33, 31, 5};
   BackendComparison comparison({s, s}, 1,
@@ -274,6 +287,19 @@ TEST_CASE("onednn: BatchNorm in pieces agrees with the reference", "[onednn]") {
   BackendComparison(
       norm_in_pieces_case({2, 19, 17, channels}, {gamma, relu, residual, two}, in_place))
       .check();
+}
+
+// Large filters and their gradients' sums are stored past the caches and read ahead, large results
+// only stored so.
+TEST_CASE("onednn: Winograd convolutions of large tensors agree with the reference", "[onednn]") {
+  const Window window{3, 3, 1, 1, 1, 1, 1, 1};
+  if (sanitized) return;
+
+  SECTION("filters") { check_winograd(window, {6, 16, 16, 208}, 212, true, 2e-5); }
+  SECTION("filters of a last odd block") {
+    check_winograd(window, {6, 16, 16, 212}, 200, false, 2e-5);
+  }
+  SECTION("results") { check_winograd(window, {1, 161, 163, 18}, 62, true, 2e-5); }
 }
 
 TEST_CASE("onednn: BatchNorms in the convolutions around them agree with the reference",

@@ -55,7 +55,8 @@ Action plan_weight_gradient(const ConvolutionWeightGradient&, const Operand& x, 
 
 /// Runs f(item) for each of `items` items on `threads` threads. Items follow from the shapes alone,
 /// never from the number of threads, and each writes its own result: so bits do not depend on it.
-/// What an item throws is thrown here once all are done.
+/// What an item throws is thrown here once all are done. Whoever runs later sees what items stored,
+/// past the caches, too.
 template <class F>
 void for_each_item(int threads, std::size_t items, const F& f) {
   std::exception_ptr failure;

@@ -7,8 +7,8 @@
 
 namespace ringtrain::compute::onednn {
 
-/// What is as large as this is stored past the caches, of which none would keep all of it until it
-/// is read: three times the second-level cache of usual CPUs.
+/// What is as large as this is stored past the caches. A second-level cache would not keep it until
+/// it is read.
 inline constexpr std::size_t fewest_bytes_past_caches = std::size_t{6} << 20;
 
 /// One block of channels of pixels that follow each other in an image.
@@ -46,7 +46,11 @@ struct Tensor {
   /// With padding, and from the first to the last where this is a slice.
   std::size_t elements() const { return shape.batch * image(); }
   std::size_t bytes() const { return elements() * bytes_of(element); }
-  bool past_caches() const { return bytes() >= fewest_bytes_past_caches; }
+  /// Of a slice, its own blocks count.
+  bool past_caches() const {
+    return shape.batch * pixels() * padded_channels() * bytes_of(element) >=
+           fewest_bytes_past_caches;
+  }
   /// Where the element lies whose index is `i` in the order batch, height, width, channels.
   std::size_t place(std::size_t i) const {
     const std::size_t c = i % shape.channels, pixel = i / shape.channels;

@@ -289,8 +289,8 @@ TEST_CASE("onednn: BatchNorm in pieces agrees with the reference", "[onednn]") {
       .check();
 }
 
-// Large filters and their gradients' sums are stored past the caches and read ahead, large results
-// only stored so.
+// Large filters, their gradients' sums and large results are stored past the caches, and filters
+// are read ahead.
 TEST_CASE("onednn: Winograd convolutions of large tensors agree with the reference", "[onednn]") {
   const Window window{3, 3, 1, 1, 1, 1, 1, 1};
   const int batch = tested_element() == Element::bf16 ? 16 : 6;  // as many tiles as it takes
@@ -300,6 +300,8 @@ TEST_CASE("onednn: Winograd convolutions of large tensors agree with the referen
   SECTION("filters of a last odd block") {
     check_winograd(window, {batch, 16, 16, 212}, 200, false, 2e-5);
   }
+  SECTION("filters of lines") { check_winograd({1, 3}, {2, 16, 18, 516}, 520, true, 2e-5); }
+  SECTION("results of lines") { check_winograd({7, 1}, {1, 167, 163, 18}, 62, true, 2e-5); }
   SECTION("results") { check_winograd(window, {1, 161, 163, 18}, 62, true, 2e-5); }
 }
 

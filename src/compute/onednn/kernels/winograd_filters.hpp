@@ -47,21 +47,21 @@ class Filters {
   // A whole square, whose rows lie `step` floats apart, to columns of `square`.
   static void transpose(const float* from, std::size_t step, int block, float* square) {
     typedef float Four __attribute__((vector_size(16)));
-    typedef int Lanes __attribute__((vector_size(16)));
+    const auto store = [&](int i, int o, Four row) {
+      std::memcpy(square + i * block + o, &row, sizeof row);
+    };
     for (int o = 0; o < block; o += 4)
       for (int i = 0; i < block; i += 4) {
         Four row[4];
         for (int k = 0; k < 4; ++k) std::memcpy(&row[k], from + (o + k) * step + i, sizeof row[k]);
-        for (int half = 0; half < 2; ++half) {
-          const Lanes pairs = half == 0 ? Lanes{0, 4, 1, 5} : Lanes{2, 6, 3, 7};
-          const Four even = __builtin_shuffle(row[0], row[2], pairs),
-                     odd = __builtin_shuffle(row[1], row[3], pairs);
-          float* const to = square + (i + 2 * half) * block + o;
-          const Four first = __builtin_shuffle(even, odd, Lanes{0, 4, 1, 5}),
-                     second = __builtin_shuffle(even, odd, Lanes{2, 6, 3, 7});
-          std::memcpy(to, &first, sizeof first);
-          std::memcpy(to + block, &second, sizeof second);
-        }
+        const Four low02 = __builtin_shufflevector(row[0], row[2], 0, 4, 1, 5),
+                   low13 = __builtin_shufflevector(row[1], row[3], 0, 4, 1, 5),
+                   high02 = __builtin_shufflevector(row[0], row[2], 2, 6, 3, 7),
+                   high13 = __builtin_shufflevector(row[1], row[3], 2, 6, 3, 7);
+        store(i, o, __builtin_shufflevector(low02, low13, 0, 4, 1, 5));
+        store(i + 1, o, __builtin_shufflevector(low02, low13, 2, 6, 3, 7));
+        store(i + 2, o, __builtin_shufflevector(high02, high13, 0, 4, 1, 5));
+        store(i + 3, o, __builtin_shufflevector(high02, high13, 2, 6, 3, 7));
       }
   }
 

@@ -68,15 +68,7 @@ template <int N, int B>
 }
 template <int N, int B>
 [[gnu::always_inline]] inline void store_vectors(const Vec<B> (&line)[N], float* to,
-                                                 std::size_t step) {
-#pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) store<B>(to + i * step, line[i]);
-}
-
-/// The same past the caches where asked.
-template <int N, int B>
-[[gnu::always_inline]] inline void store_vectors(const Vec<B> (&line)[N], float* to,
-                                                 std::size_t step, bool past_caches) {
+                                                 std::size_t step, bool past_caches = false) {
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) store<B>(to + i * step, line[i], past_caches);
 }
@@ -176,7 +168,7 @@ struct MultiplyPosition {
   }
 
  private:
-  // A part of the columns that follow: what two blocks have.
+  // A share of the next one or two blocks of columns, while this group of rows is multiplied.
   [[gnu::always_inline]] static inline void prefetch_next(const PositionProduct& p, int row,
                                                           int block, const float* b) {
     const std::size_t step = 2 * B * p.depth, left = std::size_t(p.blocks - block) * B * p.depth;

@@ -97,6 +97,7 @@ void for_each_round(int threads, const Rounds& rounds, const F& f) {
       for (int team = here; team < rounds.teams; team += all)
         for (std::size_t round = team; round < rounds.count; round = rounds.after(round))
           f(round, team, 0, 1);
+    order_stores();
   }
 }
 

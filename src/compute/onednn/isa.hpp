@@ -70,9 +70,9 @@ template <int B>
       __builtin_convertvector(v == v ? nearest : (bits >> 16 | 0x40), typename VecOf<B>::HalfBits);
   std::memcpy(to, &narrow, sizeof narrow);
 }
-/// store(), past the caches where asked: the CPU then does not read a line before it writes it
-/// whole. Another thread sees such stores after an sfence. `to` is on a vector's boundary. Vectors
-/// of half a line go through the caches: they are slower past them.
+/// store(), past the caches where asked and a vector is a whole line: the CPU then does not read
+/// the line before it writes it. Another thread sees such stores after an sfence. `to` begins a
+/// line.
 template <int B, class T>
 [[gnu::always_inline]] inline void store(T* to, Vec<B> v, bool past_caches) {
   if constexpr (B == 16 && std::is_same_v<T, float>)

@@ -46,10 +46,11 @@ struct Tensor {
   /// With padding, and from the first to the last where this is a slice.
   std::size_t elements() const { return shape.batch * image(); }
   std::size_t bytes() const { return elements() * bytes_of(element); }
-  /// Of a slice, its own blocks count.
+  /// Only where blocks are whole cache lines: parts of lines are slower past the caches. Of a
+  /// slice, its own blocks count.
   bool past_caches() const {
-    return shape.batch * pixels() * padded_channels() * bytes_of(element) >=
-           fewest_bytes_past_caches;
+    return block == 16 && element == Element::fp32 &&
+           shape.batch * pixels() * padded_channels() * sizeof(float) >= fewest_bytes_past_caches;
   }
   /// Where the element lies whose index is `i` in the order batch, height, width, channels.
   std::size_t place(std::size_t i) const {

@@ -1,10 +1,11 @@
 """Training by several ranks against PyTorch's DistributedDataParallel, on one host and between hosts.
 
 Each rank has one core and one thread; data is in memory. The sides take turns: `train` by default, and with bf16 sums; DDP
-with gloo, in buckets of 25 MB (its default) and of 4 MB, with and without its bf16 hook; and one rank alone of either. A
-window is some steps of DDP, and a whole run of `train`, of which its own throughput counts. A ratio is of rates in one
-round; medians and spreads (1.4826 times the median deviation) are of these. "Hosts" are network namespaces with a limit of
-the rate on both ends of each link, so root is needed for them. More ranks than cores share these, on either side alike."""
+with gloo, in buckets of 25 MB (its default) and of 4 MB, with and without its bf16 hook; one rank alone of either; and on one
+host one rank with all threads and images. A window is some steps of DDP, and a whole run of `train`, of which its own
+throughput counts. A ratio is of rates in one round; medians and spreads (1.4826 times the median deviation) are of these.
+"Hosts" are network namespaces with a limit of the rate on both ends of each link, so root is needed for them. More ranks than
+cores share these, on either side alike."""
 import argparse
 import contextlib
 import json
@@ -23,6 +24,8 @@ here = Path(__file__).resolve().parent
 HOSTS, CORE = here.parent / "support/hosts/hosts.sh", here / "complaints/core.sh"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 batches = {"cifar10_cnn": 16, "resnet20": 64, "resnet50": 8}
+modes = {"resnet20": "fp32 channels_last tcmalloc plain compile"}
+OTHER_MODE = "fp32 channels_last tcmalloc fused eager"
 LONGEST_S = 300  # of a window, or of the start of DDP
 BUCKETS_MB, WIRES = ("25", "4"), ("fp32", "bf16")
 
@@ -76,9 +79,9 @@ class Hosts:
 class Ours:
     """A window is a run of `train`, behind its first third."""
 
-    def __init__(self, args, command, network, batch, ranks, *more):
-        self.options = ["--model", network, "--data", "synthetic", "--batch", str(batch), "--threads", "1", "--device", "cpu",
-                        "--eval-every", "0", *more]
+    def __init__(self, args, command, network, batch, ranks, *more, threads=1):
+        self.options = ["--model", network, "--data", "synthetic", "--batch", str(batch), "--threads", str(threads),
+                        "--device", "cpu", "--eval-every", "0", *more]
         self.command, self.images = [*command, args.train], ranks * batch
         self.steps = max(12, round(1.5 * args.window * self.run(12) / self.images))
 
@@ -150,6 +153,10 @@ def alone(args, network, batch, mode):
                                 mode.optimizer, mode.execution], environment(mode))
 
 
+def mode_of(args, network):
+    return Mode(*(args.mode or modes.get(network, OTHER_MODE)).split())
+
+
 def place_of(text):
     """2 is two ranks on this host, 2x1gbit two hosts."""
     ranks, _, rate = text.partition("x")
@@ -158,11 +165,14 @@ def place_of(text):
 
 def rounds_of(args, place, between_hosts, network, batch):
     """Rates of all sides, round by round, the sides in turns."""
-    mode = Mode(*args.mode.split())
+    mode = mode_of(args, network)
     sides = {"one rank": Ours(args, OneHost(1).on(0), network, batch, 1), "PyTorch, one rank": alone(args, network, batch, mode),
              "train": Ours(args, place.job(), network, batch, place.ranks)}
     if between_hosts:
         sides["train, bf16 sums"] = Ours(args, place.job(), network, batch, place.ranks, "--gradient-dtype", "bf16")
+    else:
+        cores = ["taskset", "-c", ",".join(str(rank % os.cpu_count()) for rank in range(place.ranks))]
+        sides["one rank, all threads"] = Ours(args, cores, network, place.ranks * batch, 1, threads=place.ranks)
     rounds = [{} for _ in range(args.rounds)]
     for found in rounds:
         for name, side in sides.items():
@@ -186,17 +196,18 @@ def main():
     parser.add_argument("networks", nargs="*", default=["cifar10_cnn", "resnet20"], help="NAME or NAME:BATCH, of a rank")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch and torchvision")
     parser.add_argument("--places", default="2,2x1gbit,2x10gbit", help="ranks on this host, or hosts x rate")
-    parser.add_argument("--mode", default="fp32 channels_last tcmalloc fused eager", help="PyTorch's best mode by arena.py")
+    parser.add_argument("--mode", help=f"PyTorch's best mode by arena.py [{OTHER_MODE}; compiled for {', '.join(modes)}]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="where every window is written")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # hosts are taken down
     args.train, args.steps, args.window, args.threads, args.cpus = str(Path(args.train).resolve()), 5, 3.0, 1, "all"
     args.longest_start, args.interpreters = LONGEST_S, {"torch": args.python}
-    results = {"machine": machine(args), "mode": args.mode, "rounds": {}}
-    print("{cpu}, {date}, torch {torch}, commit {commit}, load {load[0]:.1f}; PyTorch: {mode}".format(**results["machine"], mode=args.mode))
-    print("| network, batch a rank | place | train, images/s | over ranks x one | PyTorch's best DDP | its images/s | over ranks x one | train over it |")
-    print("|---|---|---|---|---|---|---|---|")
+    results = {"machine": machine(args), "rounds": {}}
+    print("{cpu}, {date}, torch {torch}, commit {commit}, load {load[0]:.1f}".format(**results["machine"]))
+    print("| network, batch a rank | place | train, images/s | over ranks x one | over one with all threads | PyTorch's best DDP | "
+          "its images/s | over ranks x one | train over it |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for where in args.places.split(","):
         place, between_hosts = place_of(where), "x" in where
         try:
@@ -208,7 +219,9 @@ def main():
                 for wire in WIRES if between_hosts else WIRES[:1]:
                     ours = "train" if wire == "fp32" else "train, bf16 sums"
                     best = max((name for name in rate if name.startswith("DDP") and name.endswith(wire)), key=rate.get)
-                    print(f"| `{network}`, {batch} | {where} | {rate[ours]:.4g} ({wire}) | {ratio(rounds, ours, 'one rank', place.ranks)} | {best} | "
+                    threads = "" if between_hosts else ratio(rounds, ours, "one rank, all threads")
+                    print(f"| `{network}`, {batch} | {where} | {rate[ours]:.4g} ({wire}) | {ratio(rounds, ours, 'one rank', place.ranks)} | "
+                          f"{threads} | {best}, {mode_of(args, network)} | "
                           f"{rate[best]:.4g} | {ratio(rounds, best, 'PyTorch, one rank', place.ranks)} | {ratio(rounds, ours, best)} |", flush=True)
                 results["rounds"][f"{network} {batch} {where}"] = rounds
                 if args.json:

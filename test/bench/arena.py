@@ -135,7 +135,7 @@ class Train:
         self.batch, steps = batch, max(args.steps_of_train, round(seconds / args.step_of_ours))
         self.command = ["taskset", "-c", args.cpus, args.train, *model, "--data", "synthetic", "--batch",
                         str(batch), "--precision", precision, "--threads", str(args.threads), "--device", "cpu",
-                        "--steps", str(steps)]
+                        "--steps", str(steps), "--eval-every", "0"]
 
     def rate(self):
         return run_of_train(self.command, self.batch)

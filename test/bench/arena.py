@@ -7,7 +7,7 @@ on once its layouts are tried and none reaches half of the best rate. The best t
 step and against `train` itself, in windows that take turns on the same cores. A ratio is our images/s over the peer's
 within one round. Medians and spreads (1.4826 times the median deviation) are of these. The table names the best mode; the
 JSON holds every mode and window. TensorFlow and JAX build what the model files say. Every allocator but "glibc" keeps what
-is freed and has huge pages, as `train` has, where it or its framework can ask for them."""
+is freed, and has huge pages, as `train` has, where it or its framework can ask for them: TensorFlow with tcmalloc has none."""
 import argparse
 import contextlib
 import dataclasses
@@ -57,13 +57,13 @@ def library(malloc):
 def environment(mode):
     env = dict(os.environ)
     if mode.malloc == "glibc-huge":
-        env["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000"
+        env["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000:glibc.malloc.arena_max=1"
     elif mode.malloc in libraries:
         if not library(mode.malloc):
             sys.exit(f"{mode.malloc} is not installed, which \"{mode}\" wants")
         env["LD_PRELOAD"] = library(mode.malloc)
         env["MALLOC_CONF"] = "thp:always,metadata_thp:always,dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0"  # jemalloc's
-        env["THP_MEM_ALLOC_ENABLE"] = "1"  # PyTorch's, with any allocator
+        env.update(TCMALLOC_RELEASE_RATE="0", THP_MEM_ALLOC_ENABLE="1")  # the latter is PyTorch's
     return env
 
 
@@ -275,7 +275,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpus", help="cores to run on [as many as threads, from the last down]")
     parser.add_argument("--precisions", default="fp32,bf16")
-    parser.add_argument("--quick", action="store_true", help="windows of 2 steps, 5 rounds, neither jemalloc nor max-autotune nor XLA")
+    parser.add_argument("--quick", action="store_true", help="windows of a second, 5 rounds, neither jemalloc nor max-autotune nor XLA")
     parser.add_argument("--json", help="where every mode and window is written")
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))[-args.threads:]

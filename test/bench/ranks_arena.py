@@ -203,7 +203,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # hosts are taken down
     args.train, args.steps, args.window, args.threads, args.cpus = str(Path(args.train).resolve()), 5, 3.0, 1, "all"
     args.longest_start, args.interpreters = LONGEST_S, {"torch": args.python}
-    results = {"machine": machine(args), "rounds": {}}
+    results = {"machine": machine(args), "modes": {}, "rounds": {}}
     print("{cpu}, {date}, torch {torch}, commit {commit}, load {load[0]:.1f}".format(**results["machine"]))
     print("| network, batch a rank | place | train, images/s | over ranks x one | over one with all threads | PyTorch's best DDP | "
           "its images/s | over ranks x one | train over it |")
@@ -224,6 +224,7 @@ def main():
                           f"{threads} | {best}, {mode_of(args, network)} | "
                           f"{rate[best]:.4g} | {ratio(rounds, best, 'PyTorch, one rank', place.ranks)} | {ratio(rounds, ours, best)} |", flush=True)
                 results["rounds"][f"{network} {batch} {where}"] = rounds
+                results["modes"][network] = str(mode_of(args, network))
                 if args.json:
                     Path(args.json).write_text(json.dumps(results, indent=1))
         finally:

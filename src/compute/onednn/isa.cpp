@@ -44,4 +44,6 @@ bool has_amx_bf16() {
                                       : holds(dnnl::cpu_isa::avx512_core_amx));
 }
 
+bool has_fast_vector_bf16() { return multiplies_bf16() && !__builtin_cpu_supports("avx512fp16"); }
+
 }  // namespace ringtrain::compute::onednn

@@ -19,6 +19,10 @@ bool multiplies_bf16();
 /// Whether this CPU multiplies bf16 matrices by AMX, and oneDNN and this process may use it.
 bool has_amx_bf16();
 
+/// Whether a vector instruction multiplies more bf16 than fp32 numbers in its time here. With
+/// AVX512_FP16, from Sapphire Rapids on, it multiplies half as many: AMX has the fast ones there.
+bool has_fast_vector_bf16();
+
 /// Channels that lie beside each other in a blocked activation.
 constexpr int block_of(Isa isa) { return isa == Isa::avx512 ? 16 : 8; }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t most_filter_bytes = std::size_t{160} << 20,
                       own_sums_bytes = std::size_t{1} << 20;
 // The filters' transforms cost as much as a direct convolution of some tiles. bf16's products are
-// twice as fast as the fp32 ones of Winograd.
+// up to twice as fast as the fp32 ones of Winograd.
 constexpr std::size_t fewest_tiles = 32, fewest_tiles_line = 128, fewest_tiles_bf16 = 256;
 // Rows of channels that fill no vector are not worth it.
 constexpr int fewest_channels = 16;
@@ -339,18 +339,19 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
   if (std::min(x.shape.channels, y.shape.channels) < fewest_channels) return false;
   const bool bf16 = x.element == Element::bf16;
   if (bf16 && (line || has_amx_bf16())) return false;
+  const bool direct_is_fast = bf16 && has_fast_vector_bf16();
   const std::size_t tiles = grid_of(w, y).tiles,
                     positions = tile_edge(longer) * (square ? tile_edge(longer) : 1);
-  if (tiles < (bf16   ? fewest_tiles_bf16
-               : line ? fewest_tiles_line
-                      : fewest_tiles) ||
+  if (tiles < (direct_is_fast ? fewest_tiles_bf16
+               : line         ? fewest_tiles_line
+                              : fewest_tiles) ||
       positions * sizeof(float) * x.padded_channels() * y.padded_channels() > most_filter_bytes)
     return false;
   // A tile's products are the same however much of it is in the image; a direct convolution leaves
   // out what is padding.
   const std::size_t direct = taps(y.shape.height, x.shape.height, w.height, w.top) *
                              taps(y.shape.width, x.shape.width, w.width, w.left) * y.shape.batch;
-  return direct * 2 >= (bf16 ? 6 : 3) * positions * tiles;
+  return direct * 2 >= (direct_is_fast ? 6 : 3) * positions * tiles;
 }
 
 bool takes_norms(const ConvolutionForward& step, const TensorOf& tensor, Isa isa) {

@@ -336,6 +336,12 @@ void add_pieces(Names& forms) {
                 "BatchNormBackwardApply"});
 }
 
+// Whether Winograd takes convolutions of few tiles. In bf16 oneDNN's fast kernels have them.
+bool takes_small_images(Element element) {
+  return element == Element::fp32 ||
+         !(compute::onednn::has_amx_bf16() || compute::onednn::has_fast_vector_bf16());
+}
+
 void check_resnet50(Element element) {
   Names forms{"Input",
               "ConvolutionForward",
@@ -358,7 +364,7 @@ void check_resnet50(Element element) {
               "ConvolutionInputGradient",
               "Add"};
   StepByStep steps = steps_of("resnet50", 33, 4, element);
-  CHECK(steps.has_pieces() == (element == Element::fp32));  // in bf16 there are too few tiles
+  CHECK(steps.has_pieces() == takes_small_images(element));
   if (steps.has_pieces()) add_pieces(forms);
 
   CHECK(steps.check() == forms);
@@ -393,7 +399,7 @@ void check_inception_v3(Element element) {
   StepByStep steps = steps_of("inception_v3", 299, 3, element);
   CHECK(steps.has_pieces() == (element == Element::fp32 || !compute::onednn::has_amx_bf16()));
   if (steps.has_pieces()) add_pieces(forms);
-  if (element == Element::fp32)
+  if (takes_small_images(element))
     forms.insert({"ConvolutionForward, norm before, slice",
                   "ConvolutionWeightGradient, norm before, slice",
                   "ConvolutionInputGradient, norm behind, slice", "BatchNormBackwardApply, slice"});

@@ -76,14 +76,43 @@ struct Cut {
 // column for the image's edge: so it has to cut some further out.
 constexpr int margin = 4;
 
+/// Whether a progressive image lacks scans. The library then smooths across several blocks.
+bool lacks_scans(const jpeg_decompress_struct& info) {
+  if (info.coef_bits == nullptr) return false;  // not progressive
+  const auto* components = info.coef_bits;
+  return std::any_of(components, components + info.num_components, [](const auto& bits) {
+    return std::ranges::any_of(bits, [](int missing) { return missing != 0; });
+  });
+}
+
+/// Whether the transform enlarges a component (4x2 and 2x4, reduced by 2 or 4, have such) and not
+/// to the full size. The library interpolates the rest, and where it cuts it expects no more
+/// columns than the sampling factors say: what is right of them would be what memory held.
+bool is_enlarged_in_part(const jpeg_component_info& component, const jpeg_decompress_struct& info) {
+  const auto sampled = static_cast<JDIMENSION>(component.h_samp_factor),
+             finest = static_cast<JDIMENSION>(info.max_h_samp_factor);
+  const bool whole = component.downsampled_width == info.output_width &&
+                     component.downsampled_height == info.output_height;
+  return !whole &&
+         component.downsampled_width != (info.output_width * sampled + finest - 1) / finest;
+}
+
+bool may_cut_columns(const jpeg_decompress_struct& info) {
+  return !lacks_scans(info) &&
+         std::none_of(info.comp_info, info.comp_info + info.num_components,
+                      [&](const auto& component) { return is_enlarged_in_part(component, info); });
+}
+
 Cut cut_of(const CropRequest& need, int reduction, const jpeg_decompress_struct& info) {
   const auto within = [](int at, JDIMENSION side) {
     return std::min(static_cast<JDIMENSION>(std::max(at, 0)), side);
   };
   const int bottom = (need.top + need.extent.height + reduction - 1) / reduction;
   const int right = (need.left + need.extent.width + reduction - 1) / reduction;
-  return {within(need.top / reduction, info.output_height), within(bottom, info.output_height),
-          within(need.left / reduction - margin, info.output_width),
+  const JDIMENSION first = within(need.top / reduction, info.output_height),
+                   end = within(bottom, info.output_height);
+  if (!may_cut_columns(info)) return {first, end, 0, info.output_width};
+  return {first, end, within(need.left / reduction - margin, info.output_width),
           within(right + margin, info.output_width)};
 }
 

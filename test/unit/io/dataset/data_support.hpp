@@ -48,12 +48,20 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 /// An image whose values differ by place and channel, smooth enough for JPEG.
 io::Image gradient_image(io::Extent extent, int seed = 0);
 
-enum class JpegKind { rgb, grey, progressive, many_scans, arithmetic, cmyk, ycck };
+/// `coarse` is progressive without the scans of fine detail.
+enum class JpegKind { rgb, grey, progressive, coarse, many_scans, arithmetic, cmyk, ycck };
 inline constexpr std::array all_jpeg_kinds{
-    JpegKind::rgb,        JpegKind::grey, JpegKind::progressive, JpegKind::many_scans,
-    JpegKind::arithmetic, JpegKind::cmyk, JpegKind::ycck};
+    JpegKind::rgb,        JpegKind::grey,       JpegKind::progressive, JpegKind::coarse,
+    JpegKind::many_scans, JpegKind::arithmetic, JpegKind::cmyk,        JpegKind::ycck};
+/// A component's sampling factors: how many of its blocks lie side by side, and below each other,
+/// where the coarsest component has one.
+struct Sampling {
+  int across = 1, down = 1;
+};
 /// For cmyk and ycck the image is written as Adobe's programs do: inverted, marked, without black.
-Bytes encode_jpeg(const io::Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
+/// `factors` are those of the first components; the library chooses the others'.
+Bytes encode_jpeg(const io::Image& image, JpegKind kind = JpegKind::rgb, int quality = 95,
+                  std::span<const Sampling> factors = {});
 
 enum class PngKind { rgb, grey, grey_16, rgb_16, rgb_alpha, palette, grey_1, interlaced };
 inline constexpr std::array all_png_kinds{PngKind::rgb,    PngKind::grey,      PngKind::grey_16,

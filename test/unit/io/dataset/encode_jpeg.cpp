@@ -35,9 +35,18 @@ std::vector<jpeg_scan_info> many_scans() {
   return scans;
 }
 
+/// Averages and five coefficients of each component, without their last bits.
+std::vector<jpeg_scan_info> coarse_scans() {
+  std::vector<jpeg_scan_info> scans{{3, {0, 1, 2, 0}, 0, 0, 0, 1}};
+  for (int component = 0; component < 3; ++component)
+    scans.push_back({1, {component, 0, 0, 0}, 1, 5, 0, 2});
+  return scans;
+}
+
 }  // namespace
 
-Bytes encode_jpeg(const io::Image& image, JpegKind kind, int quality) {
+Bytes encode_jpeg(const io::Image& image, JpegKind kind, int quality,
+                  std::span<const Sampling> factors) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -55,8 +64,12 @@ Bytes encode_jpeg(const io::Image& image, JpegKind kind, int quality) {
   jpeg_set_quality(&info, quality, TRUE);
   if (kind == JpegKind::progressive) jpeg_simple_progression(&info);
   info.arith_code = kind == JpegKind::arithmetic;
-  const auto scans = many_scans();
-  if (kind == JpegKind::many_scans) {
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    info.comp_info[i].h_samp_factor = factors[i].across;
+    info.comp_info[i].v_samp_factor = factors[i].down;
+  }
+  const auto scans = kind == JpegKind::coarse ? coarse_scans() : many_scans();
+  if (kind == JpegKind::coarse || kind == JpegKind::many_scans) {
     info.scan_info = scans.data();
     info.num_scans = static_cast<int>(scans.size());
   }

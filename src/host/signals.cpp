@@ -2,6 +2,7 @@
 
 #include <semaphore.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,6 +12,8 @@
 #include <initializer_list>
 #include <thread>
 #include <utility>
+
+#include "ringtrain/base/error.hpp"
 
 namespace ringtrain::host {
 namespace {
@@ -26,12 +29,16 @@ std::atomic<std::int64_t> received_at_s{0};
 // systemd, scancel and `kill -- -GROUP` signal the ranks and mpirun, which hands it on: one wish.
 constexpr std::int64_t same_wish_s = 3;
 
+// For how long a signal waits for the first step; 0: that is done.
+std::atomic<unsigned> first_step_s{0};
+
 extern "C" void remember(int signal) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   if (received == 0) {
     received_at_s = now.tv_sec;  // before another thread's signal may ask
     received = signal;
+    if (first_step_s > 0) ::alarm(first_step_s);
     ::sem_post(&arrived);
   } else if (now.tv_sec - received_at_s > same_wish_s) {
     ::signal(signal, SIG_DFL);
@@ -39,6 +46,13 @@ extern "C" void remember(int signal) {
   }
 }
 extern "C" void want_save(int) { save_wanted = 1; }
+extern "C" void end_before_first_step(int) {
+  if (received == 0 || first_step_s == 0) return;
+  write_stderr(
+      "train: the first step is not done some seconds after the signal to stop: this process "
+      "ends, with nothing to save\n");
+  ::_exit(128 + received);
+}
 
 void handle(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
@@ -102,13 +116,18 @@ class StopSignals::Waiter {
 
 int stop_signal() { return received; }
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(unsigned patience_s) {
   ::sem_init(&arrived, 0, 0);
+  handle(SIGALRM, end_before_first_step, 0);
+  mask(SIG_UNBLOCK, {SIGALRM});  // which the launcher may have blocked
+  first_step_s = patience_s;
   for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember, 0);
   handle(SIGUSR1, want_save, 0);
+  if (received != 0) ::alarm(patience_s);
 }
 
 StopSignals::~StopSignals() {
+  first_step_done();
   handle(SIGUSR1, SIG_IGN, 0);
   received = 0;
   save_wanted = 0;
@@ -116,6 +135,10 @@ StopSignals::~StopSignals() {
 
 std::shared_ptr<StopSignals::Waiter> StopSignals::call_at_stop(std::function<bool()> act) {
   return std::make_shared<Waiter>(std::move(act));
+}
+
+void StopSignals::first_step_done() {
+  if (first_step_s.exchange(0) > 0) ::alarm(0);
 }
 
 bool StopSignals::take_save() {

@@ -65,9 +65,12 @@ int default_threads(std::size_t cores, const CpuAffinity& place) {
   return std::max(1, static_cast<int>(std::min(static_cast<double>(whole), std::floor(paid))));
 }
 
-std::string text_of(const ThreadPlan& plan, const CpuAffinity& place, bool crowded) {
+std::string text_of(const ThreadPlan& plan, const CpuAffinity& place, int asked, bool crowded) {
   std::string text = fmt::format("threads: {} a rank", plan.threads);
-  if (place.requested) text += fmt::format(" (as {} asks)", place.requested_by);
+  if (plan.threads < asked)
+    text += fmt::format(" (not {}, as OMP_THREAD_LIMIT is {})", asked, place.most);
+  else if (place.requested)
+    text += fmt::format(" (as {} asks)", place.requested_by);
   text += fmt::format(" on {} {}", plan.cpus.size() == 1 ? "cpu" : "cpus", ranges_text(plan.cpus));
   if (place.placed)
     text += ", where the launcher was told to put it";
@@ -95,10 +98,11 @@ ThreadPlan plan_threads(const CpuAffinity& place) {
   for (const Core& core : share_of(cores, place))
     plan.cpus.insert(plan.cpus.end(), core.begin(), core.end());
   std::ranges::sort(plan.cpus);
-  plan.threads = place.requested.value_or(default_threads(cores.size(), place));
+  const int asked = place.requested.value_or(default_threads(cores.size(), place));
+  plan.threads = std::min(asked, place.most);
   const bool crowded = is_crowded(plan.threads, cores.size(), place);
   plan.active_wait = !crowded;
-  plan.text = text_of(plan, place, crowded);
+  plan.text = text_of(plan, place, asked, crowded);
   return plan;
 }
 
@@ -235,6 +239,7 @@ CpuAffinity detect_affinity(std::optional<int> requested) {
   if (ids.empty()) ids.push_back(0);
   std::ranges::transform(ids, std::back_inserter(place.cpus), cpu_of);
   place.quota = find_quota();
+  place.most = ::omp_get_thread_limit();
   request_threads(place, requested);
   return place;
 }
@@ -288,6 +293,8 @@ void flush_denormals() {
 
 void apply_threads(const ThreadPlan& plan) {
   flush_denormals();
+  ::omp_set_dynamic(0);
+  ::omp_set_max_active_levels(1);
   const bool moved = bind(plan.cpus);
   ::omp_set_num_threads(plan.threads);
   const bool again = std::getenv(started_again) != nullptr;

@@ -45,15 +45,20 @@ int stop_signal();
 /// into one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within
 /// three seconds: then it is the same request, from mpirun. One lives, in run(), on the main
 /// thread.
+///
+/// Until first_step_done(), the process ends `patience_s` after the first signal by itself, with
+/// 128 + n, whatever its threads wait for: nothing is lost with it. Uses SIGALRM.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(unsigned patience_s = 6);
   /// From here on SIGUSR1 does nothing, and the first SIGTERM or SIGINT only waits for the next
   /// StopSignals: it must not end a rank that leaves while rank 0 makes the last save.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
 
   int signal() const { return stop_signal(); }
+  /// From here on there is something to save: a signal waits for the step under way.
+  void first_step_done();
   /// Whether SIGUSR1 came since the last call.
   bool take_save();
 

@@ -28,6 +28,7 @@ struct CpuAffinity {
   int local_rank = 0, local_size = 1;
   std::optional<int> requested;  ///< threads a rank
   std::string requested_by = {};
+  int most = std::numeric_limits<int>::max();  ///< threads a rank, of OMP_THREAD_LIMIT
 };
 
 /// How a rank uses its host.
@@ -40,7 +41,8 @@ struct ThreadPlan {
 };
 
 /// Shares the host between its ranks: whole cores, neighbours together, one compute thread a core.
-/// A host with more ranks than cores is left to the scheduler.
+/// A host with more ranks than cores is left to the scheduler. Never more than OpenMP would start:
+/// oneDNN waits for all that it was promised.
 ThreadPlan plan_threads(const CpuAffinity& place);
 
 /// Looks at the launcher's environment, its processor mask, control groups and OMP_NUM_THREADS,
@@ -53,7 +55,8 @@ CpuAffinity detect_affinity(std::optional<int> requested);
 /// Manual, 3.9.3.1).
 void flush_denormals();
 
-/// Makes the process follow `plan`, and flush_denormals(). To be called first in main(), while
+/// Makes the process follow `plan`, with teams of all threads whatever OMP_DYNAMIC and
+/// OMP_MAX_ACTIVE_LEVELS say, and flush_denormals(). To be called first in main(), while
 /// there is one thread: OpenMP reads processors and wait policy only when it is loaded, so this
 /// starts the program again, once, where they change.
 void apply_threads(const ThreadPlan& plan);

@@ -14,6 +14,7 @@ void StopControl::before_step(const Position&, host::StepRequest& request) {
 }
 
 void StopControl::step_done(const StepReport& report) {
+  signals_.first_step_done();
   agree({report.outcome.stop, report.outcome.signal});
 }
 

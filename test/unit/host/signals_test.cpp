@@ -132,6 +132,32 @@ TEST_CASE(
   CHECK(WTERMSIG(status) == SIGTERM);
 }
 
+TEST_CASE("Stop request: before the first step is done one signal ends a process that hangs") {
+  const int code = in_child([] {
+    const SignalThread thread;
+    const StopSignals request(1);
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    return 0;
+  });
+
+  CHECK(code == 128 + SIGTERM);
+}
+
+TEST_CASE("Stop request: after the first step a signal waits for the one under way") {
+  const int code = in_child([] {
+    const SignalThread thread;
+    StopSignals request(1);
+    ::kill(::getpid(), SIGTERM);
+    if (!soon([&] { return request.signal() == SIGTERM; })) return 1;
+    request.first_step_done();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    return 0;
+  });
+
+  CHECK(code == 0);
+}
+
 TEST_CASE("Stop request: a signal between two ends nobody and is the next one's") {
   { const StopSignals first; }
   std::raise(SIGTERM);

@@ -199,6 +199,18 @@ TEST_CASE("threads: what is asked for is done, and said") {
   CHECK_FALSE(plan_threads(place).active_wait);
 }
 
+TEST_CASE("threads: OMP_THREAD_LIMIT caps them, and that is said") {
+  CpuAffinity place;
+  place.cpus = plain_cpus(4);
+  place.most = 2;
+
+  CHECK(plan_threads(place).threads == 2);
+  CHECK_THAT(plan_threads(place).text, Contains("2 a rank (not 4, as OMP_THREAD_LIMIT is 2)"));
+  place.requested = 2;
+  place.requested_by = "--threads";
+  CHECK_THAT(plan_threads(place).text, Contains("2 a rank (as --threads asks)"));
+}
+
 TEST_CASE("threads: a place without cpus or rank is refused") {
   CHECK_THROWS_AS(thread_plan({}, 0, 1), Error);
   CHECK_THROWS_AS(thread_plan(plain_cpus(2), 2, 2), Error);
@@ -330,6 +342,29 @@ TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its c
   set_mask(mask);
 
   CHECK_THAT(text, Contains("[procs 2 threads 2 loaded passive true marked false named trainer]"));
+}
+
+// Runs only in a process that the next test starts.
+TEST_CASE("team of the next test", "[.team]") {
+  const ThreadPlan plan = plan_threads(detect_affinity(3));
+  apply_threads(plan);
+
+  int team = 0;
+#pragma omp parallel
+#pragma omp single
+  team = omp_get_num_threads();
+  fmt::print("[planned {}, team of {}]\n", plan.threads, team);
+}
+
+TEST_CASE("threads: whatever the environment tells OpenMP, a team has the planned threads") {
+  const auto [variables, planned] =
+      GENERATE(table<std::string, int>({{"OMP_THREAD_LIMIT=2", 2},
+                                        {"OMP_THREAD_LIMIT=1", 1},
+                                        {"OMP_DYNAMIC=true OMP_MAX_ACTIVE_LEVELS=0", 3}}));
+  const std::string text =
+      output_of(fmt::format("{} OMP_WAIT_POLICY=passive /proc/{}/exe '[team]'", variables, ::getpid()));
+
+  CHECK_THAT(text, Contains(fmt::format("[planned {0}, team of {0}]", planned)));
 }
 
 TEST_CASE("threads: denormals are 0 in a thread and in those that it starts") {

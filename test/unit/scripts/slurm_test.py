@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -255,6 +256,19 @@ class Requeueing(Playing):
         os.rename("unmounted", "saves")
         self.run_job("exit 0", 0)
         self.assertFalse(os.path.exists(".ringtrain-checkpoint-of-7"))
+
+    def test_what_a_run_said_that_it_saved_counts_as_seen(self):
+        lines = "echo 'step 400, loss = 1 | checkpoint 340, 2.0 s old'; echo 'step 410, loss = 1 | checkpoint 350, 1.1 s old';"
+        pathlib.Path("play").write_text(lines + "exit 71")
+        self.start()
+        out, _ = self.job.communicate(timeout=60)
+        self.assertEqual(self.job.returncode, 71)
+        self.assertEqual(out.count("| checkpoint "), 2)
+        self.assertEqual(self.slurm(), ["scontrol requeue 7"])
+        os.unlink("called")
+        shutil.copy(CHECKPOINT, "saves")  # as one that lies below a mount point: of step 4
+        self.assertIn("had the checkpoint step-0000000350.h5", self.run_job("exit 0", 74))
+        self.assertFalse(os.path.exists("called"))
 
     def test_slurms_refusal_is_told(self):
         pathlib.Path("refuses").touch()

@@ -4,12 +4,14 @@ import fcntl
 import os
 import pathlib
 import re
+import threading
 import time
 
 from supervision.command import Unclear
 
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 NAME = re.compile(r"step-(\d{10,})\.h5")
+LOOK_S = 1
 
 
 def seconds_of(duration):
@@ -17,12 +19,18 @@ def seconds_of(duration):
     return sum(float(number) * SECONDS.get(unit, 1) for number, unit in re.findall(r"([\d.]+)([a-z]*)", duration))
 
 
+def step_of(name):
+    """-1: of no checkpoint."""
+    found = NAME.fullmatch(name)
+    return int(found[1]) if found else -1
+
+
 class Checkpoints:
     def __init__(self, settings):
         self.directory = settings.get("checkpoint-dir")
         self.resume = settings.get("resume", "auto")
-        self.older = self.found()
-        self.seen = bool(self.older)
+        self.older, self.visible, self.known = self.found(), False, -1
+        self.look()
         self.began = time.time()
         self.last_save_s = seconds_of(settings.get("final-save-timeout", "2m"))
         if self.resume == "never" and "init-from" in settings:
@@ -41,12 +49,37 @@ class Checkpoints:
     def newest(self):
         """That this job has saved; None: there is none, or the directory is not seen from here."""
         own = [name for name, time in self.found().items() if self.older.get(name) != time]
-        return max(own, default=None, key=lambda name: int(NAME.fullmatch(name)[1]))
+        return max(own, default=None, key=step_of)
 
-    def out_of_sight(self):
-        """Whether this job had checkpoints of which none is seen now, as where a file system is no longer mounted."""
-        self.seen = self.seen or bool(self.found())
-        return self.seen and not self.found()
+    def look(self):
+        """Remembers the newest step that was ever there, and whether the directory is seen from here at all."""
+        self.visible = self.visible or bool(self.directory) and os.path.isdir(self.directory)
+        self.known = max([self.known, *map(step_of, self.found())])
+
+    def watch(self):
+        """While the job runs. In a thread of its own, as a file system may hang."""
+        def look_on():
+            while True:
+                time.sleep(LOOK_S)
+                self.look()
+        if self.directory:
+            threading.Thread(target=look_on, daemon=True).start()
+
+    def out_of_sight(self, said):
+        """Whether a checkpoint was here, or is of the step that the run `said` it saved last, and none as new is here now: as where
+        a file system is no longer mounted. What only the ranks' host has was never in sight."""
+        self.known = self.known if said is None else said
+        return self.visible and self.known >= 0 and not self.has(self.known)
+
+    def has(self, step):
+        """Whether a checkpoint of it or a later one is here. NFS may list what was there a minute ago, but knows the name."""
+        return any(step_of(name) >= step for name in self.found()) or (pathlib.Path(self.directory) / f"step-{step:010}.h5").exists()
+
+    def lost_steps(self, told):
+        """In words, whether the last step that a run `told` of is not saved; empty also where that cannot be seen from here."""
+        if told is None or not self.visible or self.has(told):
+            return ""
+        return f"step {told} was trained, but {self.newest() or 'nothing'} is the newest that was saved in {self.directory}"
 
     def resume_options(self):
         """What goes on: where training began otherwise, older checkpoints of the directory are not for it."""

@@ -11,11 +11,13 @@ import time
 import tty
 
 KEPT_BYTES = 1 << 18  # of standard error: reports come last
-STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
-FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/metrics/log_text.cpp
+# Words of src/metrics/log_text.cpp and src/train/checkpoint.
+STEP = re.compile(rb"\bstep (\d+), (?:loss|evaluation)")
+SAVED = re.compile(rb"\| checkpoint (\d+), |\bcheckpoint +step (\d+), |\bcheckpoint (?:is )?of step (\d+)(?: is durable|, [^\n]* ago)")
+FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
-ENDED_EARLY = re.compile(rb"\bsignal \d+ \([^\n]*\): the run ends after step \d+")  # of src/train/training_run.cpp
+ENDED_EARLY = re.compile(rb"\bsignal \d+ \([^\n]*\): the run ends after step (\d+)")  # of src/train/training_run.cpp
 LONGEST_WAIT_S = 1
 LEAVE_S = 90  # 30 s more than --final-save-timeout for the last checkpoint and 60 s to leave, as the watchdog has it
 SAME_WISH_S = 3  # as for train: `timeout` and others signal twice
@@ -27,7 +29,8 @@ class Run:
 
     def __init__(self, words):
         self.began, self.seconds, self.code = time.monotonic(), 0.0, 0
-        self.kept, self.trained, self.finished, self.cut_short = b"", False, False, False
+        self.kept, self.finished, self.cut_short = b"", False, False
+        self.step = self.saved = None  # the last ones that it has told of
         (out, its_out), (error, its_error) = stream_like(1), stream_like(2)
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its_out, stderr=its_error, start_new_session=True)
         os.close(its_out)
@@ -42,13 +45,23 @@ class Run:
         line = b""  # the last one, which may be cut
         for text in iter(lambda: read(source), b""):
             seen, line = line + text, (line + text)[-200:].rpartition(b"\n")[2]
-            self.trained = self.trained or STEP.search(seen) is not None
-            self.cut_short = self.cut_short or ENDED_EARLY.search(seen) is not None
+            self.note(seen)
             self.finished = not self.cut_short and (self.finished or FINISHED.search(seen) is not None)
             if target == 2:
                 self.kept = (self.kept + text)[-KEPT_BYTES:]
             write(target, text)
         os.close(source)
+
+    def note(self, text):
+        """Two threads do: what this text does not tell stays as it is."""
+        for name, pattern in (("step", STEP), ("step", ENDED_EARLY), ("saved", SAVED)):
+            for found in pattern.finditer(text):
+                setattr(self, name, int(found[found.lastindex]))
+        self.cut_short = self.cut_short or ENDED_EARLY.search(text) is not None
+
+    @property
+    def trained(self):
+        return self.step is not None
 
     def wait(self, is_late=lambda: False):
         """What does not end once `is_late` says so is killed, with all of its process group: an mpirun may hang."""
@@ -107,10 +120,12 @@ class Signals:
 
     def take(self, number, _frame):
         if number not in GOES_ON:
-            if not self.ended_by:
-                self.ended_at = time.monotonic()
-            self.repeated = time.monotonic() - self.ended_at > SAME_WISH_S
+            again = bool(self.ended_by)
+            self.ended_at = self.ended_at if again else time.monotonic()
+            self.repeated = again and time.monotonic() - self.ended_at > SAME_WISH_S
             self.ended_by, self.code = signal.Signals(number).name, 128 + HANDED_ON[number]
+            if again and not self.repeated:  # Ctrl-C pressed twice: at the second one, mpirun 4.1 leaves its ranks at once
+                return
         if self.current or self.starting or self.ended_by:  # between runs, there is nothing to save
             self.waiting.append(HANDED_ON[number])
         self.hand_on()

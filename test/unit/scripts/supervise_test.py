@@ -3,6 +3,7 @@
 script, `CODE [TEXT]`, and notes how it was called."""
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,8 @@ read -r code text <<<"$(sed -n "$(wc -l <calls)p" script)"
 [[ $text == wait ]] && { trap 'exit 1' TERM; trap 'echo USR1 >>calls; [ $code -ne 71 ] || exit 71' USR1; touch ready; for ((i = 0; i < 1000; i++)); do sleep 0.02; done; }
 [[ $text == hang ]] && { trap '' TERM; touch ready; exec sleep 60; }
 [[ $text == end* ]] && { trap 'echo "${text#end}" >&2; echo "trained 9 steps, 72 images in 1 s on 4 ranks"; exit $code' TERM; touch ready; for ((i = 0; i < 1000; i++)); do sleep 0.02; done; }
+[[ $text == twice ]] && { trap 'echo TERM >>calls' TERM; trap 'echo INT >>calls' INT; echo "step 9, loss = 1"; touch ready; for ((i = 0; i < 40; i++)); do sleep 0.02; done; exit $code; }
+[[ $text == vanish* ]] && { touch "saves/step-${text#vanish}.h5"; sleep 0.3; rm saves/*; text=; }
 [[ $text == lose ]] && { rm -f saves/*.h5; text=; }
 [[ $text == save* ]] && { touch "saves/step-${text#save}.h5"; text=; }
 [[ $text == "step "* ]] && echo "$text"
@@ -70,6 +73,7 @@ time.sleep(float(sys.argv[1]))
 FAST = """import runpy, sys
 names = runpy.run_path(sys.argv[1])
 names["main"].__globals__.update(PAUSE_S=0, LOCK_PAUSE_S=0)
+sys.modules["supervision.checkpoints"].LOOK_S = 0.01
 sys.exit(names["main"](sys.argv[2:]))"""
 SLOW = FAST.replace("PAUSE_S=0,", "PAUSE_S=60,")
 
@@ -246,12 +250,34 @@ sys.exit(runpy.run_path(sys.argv[1])["main"](sys.argv[2:]))"""
         job.send_signal(number)
         return job.communicate(timeout=30)[1], job.returncode
 
+    def test_of_two_signals_within_a_second_mpirun_gets_one(self):
+        pathlib.Path("script").write_text("1 twice\n")
+        job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--checkpoint-dir", "saves"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        self.wait_for(pathlib.Path("ready").exists)
+        job.send_signal(signal.SIGINT)
+        self.wait_for(lambda: "INT" in pathlib.Path("calls").read_text() or job.poll() is not None)
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=60)
+        self.assertEqual(pathlib.Path("calls").read_text().count("INT"), 1)
+
+    def test_an_end_by_a_signal_that_saved_nothing_has_a_code_of_its_own(self):
+        said, code = self.ended("1 twice")
+        self.assertEqual(code, 75)
+        self.assertIn("step 9 was trained, but nothing is the newest that was saved in saves", said)
+        pathlib.Path("saves/step-0000000009.h5").touch()
+        self.assertEqual(self.ended("1 twice")[1], 143)
+        shutil.rmtree("saves")  # as where only the ranks' host has it
+        self.assertEqual(self.ended("1 twice")[1], 143)
+
     def test_a_run_that_a_signal_ended_has_not_trained_all(self):
+        pathlib.Path("saves/step-0000000009.h5").touch()
         self.assertEqual(self.ended("1 endsignal 15 (Terminated): the run ends after step 9")[1], 143)
         self.assertEqual(self.ended("1 end")[1], 1)
 
     def test_a_last_save_that_failed_is_told_by_the_code(self):
         self.assertEqual(self.ended("1 end" + FAULT.format("storage", 75, ""))[1], 75)
+        pathlib.Path("saves/step-0000000009.h5").touch()
         self.assertEqual(self.ended("1 endsignal 15 (Terminated): the run ends after step 9 " + SILENT)[1], 143)
         pathlib.Path("saves/last-save.txt").write_text("step: 7\nresult: failed\nwhy: No space left on device\nof: job\n")
         said, code = self.ended("1 wait")
@@ -272,6 +298,24 @@ sys.exit(runpy.run_path(sys.argv[1])["main"](sys.argv[2:]))"""
         said = self.play(["71 save0000000100", "71 lose", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 74)
         self.assertEqual(len(self.calls), 2)
         self.assertIn("no checkpoint is seen any more in saves", said)
+
+    def test_what_a_run_said_that_it_saved_counts_as_seen(self):
+        for word in ("step 400, loss = 1 (9 examples/sec) | checkpoint 350, 1.1 s old", "SIGUSR1: the checkpoint of step 350 is durable: step-0000000350.h5",
+                     "rank 0: save_failed: no space; the last good checkpoint is of step 350, 95 s ago", "  checkpoint         step 350, 0.3 s old: step-0000000350.h5"):
+            with self.subTest(word):
+                pathlib.Path("calls").unlink(missing_ok=True)
+                said = self.play([f"71 {word}", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 74)
+                self.assertEqual(len(self.calls), 1)
+                self.assertIn("no checkpoint is seen any more in saves of step 350 or later", said)
+            pathlib.Path("saves/step-0000000100.h5").touch()  # as one that lies below a mount point
+
+    def test_what_was_seen_while_a_silent_run_went_on_counts_too(self):
+        self.play(["71 vanish0000000350", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 74)
+        self.assertEqual(len(self.calls), 1)
+
+    def test_a_directory_that_only_the_ranks_host_has_is_not_out_of_sight(self):
+        self.play(["71 step 400, loss = 1 | checkpoint 350, 1.1 s old", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir elsewhere", 0)
+        self.assertEqual(len(self.calls), 2)
 
     def test_a_name_that_leads_nowhere_does_not_hide_the_other_checkpoints(self):
         pathlib.Path("saves/step-0000000009.h5").symlink_to("nowhere")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# lost_ranks.sh MPIRUN TRAIN WATCHED_TRAIN [memory|traced]: ranks that die, stop or fall asleep end the job in time, named; a job
+# lost_ranks.sh MPIRUN TRAIN WATCHED_TRAIN [memory|traced|frozen]: ranks that die, stop or fall asleep end the job in time, named; a job
 # that was only paused goes on. Else one case, that cannot be had everywhere: `memory`, a rank that its control group kills for
-# want of memory; `traced`, a rank whose main thread hangs in a system call, in which strace holds it.
+# want of memory; `traced`, a rank whose main thread hangs in a system call, in which strace holds it; `frozen`, a rank that its
+# control group of version 1 or 2 freezes.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") watched=$(realpath "$3") part=${4:-}
 enter_folder
@@ -81,7 +82,45 @@ held_in_a_call() {
   grep -q 'report: ' hung/log || wrong_in hung "names no report"
 }
 
+mounted() { awk -v kind="$1" '$3 == kind && (kind == "cgroup2" || $4 ~ /(^|,)freezer(,|$)/) { print $2; exit }' /proc/mounts; } # KIND
+freeze_ranks() { # GROUP 1|0
+  local state
+  case $1 in
+    */freezer*) (($2)) && state=FROZEN || state=THAWED; echo $state >"$1/freezer.state" ;;
+    *) echo "$2" >"$1/cgroup.freeze" ;;
+  esac
+}
+release() { # GROUP: its processes go on, to their end
+  freeze_ranks "$1" 0
+  wait_for 10 rmdir "$1" 2>/dev/null
+}
+frozen() {
+  local name rank group groups=()
+  for group in $(mounted cgroup) $(mounted cgroup2); do
+    group=$group/ringtrain-$$
+    mkdir "$group" 2>why || continue
+    at_end "[ ! -d '$group' ] || release '$group'"
+    freeze_ranks "$group" 1 2>why && groups+=("$group")
+    freeze_ranks "$group" 0 2>/dev/null
+  done
+  ((${#groups[@]})) || skip "no control group can be frozen here: $(cat why)"
+  for group in "${!groups[@]}"; do start "frozen$group" 3; done
+  for group in "${!groups[@]}"; do
+    name=frozen$group rank=$((1 - group)) # rank 0 in the second
+    trains "$name"
+    cat "$name/$rank" >"${groups[group]}/cgroup.procs" || wrong_in "$name" "its rank cannot be put into ${groups[group]}"
+    freeze_ranks "${groups[group]}" 1
+    date +%s.%N >"$name/fault"
+  done
+  for group in "${!groups[@]}"; do
+    ends_well "frozen$group" 15 71 "rank $((1 - group)) .*has not been heard for [1-9][0-9] s: its process is frozen by its control group"
+    echo "frozen by ${groups[group]}"
+    release "${groups[group]}"
+  done
+}
+
 case $part in
+  frozen) frozen; exit $bad ;;
   memory) killed_for_memory; exit $bad ;;
   traced) held_in_a_call; exit $bad ;;
 esac

@@ -61,13 +61,10 @@ class CoordinatorWatch final : public Watch {
     if (ticks_ % ticks_an_account == 0) accounts_.set(accounts());
     if (ticks_ % ticks_a_comparison == 0) compare_work();
   }
-  // Those of this host: whether they are stopped, or only get no CPU.
   void look_at_silent() {
     for (std::size_t r = 1; r < hosts_.size(); ++r) {
       RankHealth& rank = server_.ranks()[r];
-      const bool here = session().host_of()[r] == session().host_of()[0];
-      const bool silent = here && rank.connected && !rank.left && rank.silent_s > looked_at_s;
-      rank.process = silent ? state_of(server_.process(r)) : ProcessState::unknown;
+      rank.process = state_of_silent(r, rank, server_.process(r));
     }
   }
   std::vector<RankStats> accounts() {

@@ -1,61 +1,16 @@
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 
-#include <dirent.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <tuple>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain::monitor {
-namespace {
-
-// "id (name) state ...": the name may hold anything, so look for the last parenthesis.
-char state_in(const std::string& stat_file) {
-  std::ifstream file(stat_file);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const std::size_t close = text.rfind(") ");
-  return close == text.npos || close + 2 >= text.size() ? '?' : text[close + 2];
-}
-
-}  // namespace
-
-ProcessState state_of(pid_t process) {
-  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
-  const UniqueHandle<DIR*, ::closedir> threads(::opendir(tasks.c_str()));
-  if (threads.get() == nullptr) return ProcessState::unknown;
-  int seen = 0, stopped = 0;
-  while (const dirent* entry = ::readdir(threads.get())) {
-    if (entry->d_name[0] == '.') continue;
-    const char state = state_in(tasks + "/" + entry->d_name + "/stat");
-    if (state == 'R' || state == 'D') return ProcessState::runs;
-    seen += state != '?';
-    stopped += state == 'T' || state == 't';
-  }
-  if (seen == 0) return ProcessState::unknown;
-  return stopped == seen ? ProcessState::stopped : ProcessState::waits;
-}
-
-ProcessState state_of(const ProcessName& process) {
-  if (process.id == 0 || process.of != own_process().of) return ProcessState::unknown;
-  return state_of(static_cast<pid_t>(process.id));
-}
-
-ProcessName own_process() {
-  struct stat status {};
-  if (::stat("/proc/self/ns/pid", &status) != 0) return {};
-  return {status.st_ino, ::getpid()};
-}
-
 namespace {
 
 // In which the goodbye of a rank that fails, or mpirun, may still say why it ended.
@@ -128,12 +83,6 @@ std::string at_what(const RankStatus& s) {
 
 std::string who(int rank, std::span<const std::string> hosts) {
   return fmt::format("rank {} on {}", rank, hosts[static_cast<std::size_t>(rank)]);
-}
-
-std::string why_silent(const RankHealth& rank) {
-  if (rank.process == ProcessState::stopped) return "its process is stopped";
-  if (!rank.acknowledged) return "its host is down or the network is cut";
-  return "it is stopped or gets no CPU, its host is down or the network is cut";
 }
 
 std::string what_of(const Verdict& verdict, const RankHealth& rank) {
@@ -218,6 +167,13 @@ std::string long_wait(Views ranks, std::span<const std::string> hosts, double pa
   return fmt::format(
       "{} has been in {} for {:.0f} s, and others wait for it; its limit is {:.0f} s",
       who(last, hosts), at_what(s), s.in_phase_s, s.limit_s);
+}
+
+std::string why_silent(const RankHealth& rank) {
+  if (rank.process == ProcessState::stopped) return "its process is stopped";
+  if (rank.process == ProcessState::frozen) return "its process is frozen by its control group";
+  if (!rank.acknowledged) return "its host is down or the network is cut";
+  return "it is stopped or gets no CPU, its host is down or the network is cut";
 }
 
 std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {

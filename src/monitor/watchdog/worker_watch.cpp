@@ -30,7 +30,7 @@ class WorkerWatch final : public Watch {
               const config::Options& options, SystemSampler& vital_signs,
               const Rendezvous& rendezvous)
       : Watch(session, progress, options, vital_signs),
-        rank_0_(rendezvous.process),
+        process_of_rank_0_(rendezvous.process),
         client_(rendezvous.token, session.rank(), endpoints_from_here(rendezvous)) {}
 
  private:
@@ -51,7 +51,8 @@ class WorkerWatch final : public Watch {
     }
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
     if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
-    if (client_.connected() && !lenient() && client_.silent_s() > patience_with_rank_0_s())
+    look_at_rank_0();
+    if (client_.connected() && !lenient() && rank_0_.silent_s > patience_s(rank_0_, silence_s()))
       end(silence(), "silent");
     report_signal();
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
@@ -64,10 +65,8 @@ class WorkerWatch final : public Watch {
           "unheard");
   }
   std::string silence() const {
-    return fmt::format(
-        "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is down or "
-        "the network is cut",
-        client_.silent_s());
+    return fmt::format("rank 0 has not been heard for {:.0f} s: {}", rank_0_.silent_s,
+                       why_silent(rank_0_));
   }
   // A daemon that has lost mpirun ends its ranks by SIGTERM and, a second later, SIGKILL; nobody
   // else can say why. To collect stacks would take longer.
@@ -85,16 +84,11 @@ class WorkerWatch final : public Watch {
     offer_stderr(
         fmt::format("train: rank {} on {}: {}\n", session().rank(), session().host(), text));
   }
-  double patience_with_rank_0_s() {
-    RankHealth rank_0;
-    rank_0.silent_s = client_.silent_s();
-    if (rank_0.silent_s < looked_at_s) return silence_s();
-    const auto& host_of = session().host_of();
-    const bool here = host_of[static_cast<std::size_t>(session().rank())] == host_of[0];
-    rank_0.late_s = client_.rank_0_late_s();
-    rank_0.process = here ? state_of(rank_0_) : ProcessState::unknown;
-    rank_0.acknowledged = client_.acknowledged();
-    return patience_s(rank_0, silence_s());
+  void look_at_rank_0() {
+    rank_0_.silent_s = client_.silent_s();
+    rank_0_.late_s = client_.rank_0_late_s();
+    rank_0_.acknowledged = client_.acknowledged();
+    rank_0_.process = state_of_silent(0, rank_0_, process_of_rank_0_);
   }
   Heartbeat beat() {
     return {.account = account(),
@@ -132,8 +126,9 @@ class WorkerWatch final : public Watch {
     client_.run_for(tick);
   }
 
-  const ProcessName rank_0_;
+  const ProcessName process_of_rank_0_;
   HeartbeatClient client_;
+  RankHealth rank_0_;
   int ticks_ = 0;
   double since_death_s_ = 0, since_goodbye_s_ = 0;
   bool signal_reported_ = false;

@@ -1,6 +1,4 @@
 #pragma once
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,27 +6,10 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/monitor/channel/messages.hpp"
 #include "ringtrain/monitor/progress.hpp"
+#include "ringtrain/monitor/watchdog/process_state.hpp"
 
 namespace ringtrain::monitor {
-
-/// What the kernel tells of a process of this host.
-enum class ProcessState : std::uint8_t {
-  unknown,
-  stopped,  ///< all of it, by a signal or a debugger
-  runs,     ///< some of it has a CPU, wants one, or waits for a disk
-  waits,    ///< for something else
-};
-
-/// Takes some 20 us a thread. Never waits.
-ProcessState state_of(pid_t process);
-
-/// Likewise, of a rank of this host; unknown where it is in another container.
-ProcessState state_of(const ProcessName& process);
-
-/// This one.
-ProcessName own_process();
 
 /// What a rank tells of itself, once a second. Seconds count ticks of its own watchdog thread, so
 /// that time in which the whole process was stopped is not counted.
@@ -94,6 +75,8 @@ double limit_s(metrics::Phase phase, double median_step_s, double last_save_s);
 std::string long_wait(std::span<const RankHealth> ranks, std::span<const std::string> hosts,
                       double patience_s);
 
+/// "its process is stopped", as far as that is known of a rank that is not heard.
+std::string why_silent(const RankHealth& rank);
 /// "rank 2 on node3 has been in data of step 9 for 34 s; its limit is 30 s"; at the start "rank 0
 /// on node1 has been at open /mnt/metrics.jsonl for 61 s without progress; its limit is 60 s"
 std::string describe(const Verdict& verdict, std::span<const RankHealth> ranks,

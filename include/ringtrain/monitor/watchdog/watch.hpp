@@ -140,6 +140,14 @@ class Watch {
   }
   bool lenient() const { return pauses_.lenient(); }
   double late_s() const { return pauses_.lately_s(); }
+  /// Of a silent rank of this host: whether it is stopped, say, or only gets no CPU.
+  ProcessState state_of_silent(std::size_t rank, const RankHealth& health,
+                               const ProcessName& process) const {
+    const auto& host_of = session_.host_of();
+    const bool here = host_of[rank] == host_of[static_cast<std::size_t>(session_.rank())];
+    const bool silent = !health.left && health.silent_s > looked_at_s;
+    return here && silent ? state_of(process) : ProcessState::unknown;
+  }
   /// Longer, and a rank is lost.
   double silence_s() const { return options_.watchdog_silence_s; }
 

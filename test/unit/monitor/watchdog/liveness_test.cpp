@@ -73,7 +73,7 @@ TEST_CASE("verdict: a silent rank that is seen to want a CPU is not lost, one th
   CHECK(judged(ranks)->culprits == std::vector{3});
   ranks[3].silent_s = 11;
   ranks[3].late_s = 20;  // before it was stopped
-  for (const ProcessState state : {ProcessState::stopped, ProcessState::waits}) {
+  for (const auto state : {ProcessState::stopped, ProcessState::frozen, ProcessState::waits}) {
     ranks[3].process = state;
     CHECK(judged(ranks)->kind == Kind::silent);
   }
@@ -211,6 +211,9 @@ TEST_CASE("verdict: the words name rank, host, phase, step and seconds") {
              Contains("rank 1 on b has not been heard for 12 s"));
   ranks[1].process = ProcessState::stopped;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts), Contains("12 s: its process is stopped"));
+  ranks[1].process = ProcessState::frozen;
+  CHECK_THAT(describe(*judged(ranks), ranks, hosts),
+             Contains("12 s: its process is frozen by its control group"));
   ranks[1].process = ProcessState::unknown;
   ranks[1].acknowledged = false;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),

@@ -1,3 +1,5 @@
+#include "ringtrain/monitor/watchdog/process_state.hpp"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -5,7 +7,6 @@
 #include <chrono>
 #include <thread>
 
-#include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,0 +1,28 @@
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "ringtrain/monitor/channel/messages.hpp"
+
+namespace ringtrain::monitor {
+
+/// What the kernel tells of a process of this host.
+enum class ProcessState : std::uint8_t {
+  unknown,
+  stopped,  ///< all of it, by a signal or a debugger
+  frozen,   ///< by its control group
+  runs,     ///< some of it has a CPU, wants one, or waits for a disk
+  waits,    ///< for something else
+};
+
+/// Takes some 20 us a thread. Never waits.
+ProcessState state_of(pid_t process);
+
+/// Likewise, of a rank of this host; unknown where it is in another container.
+ProcessState state_of(const ProcessName& process);
+
+/// This one.
+ProcessName own_process();
+
+}  // namespace ringtrain::monitor

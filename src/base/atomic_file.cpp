@@ -104,6 +104,34 @@ int fill(int file, Durable durable, const std::function<void(std::ostream&)>& wr
   return 0;
 }
 
+// Devices, streams and the kernel's own files.
+bool is_no_disk(const fs::path& path) {
+  const std::string& text = path.native();
+  return text.starts_with("/proc/") || text.starts_with("/sys/") ||
+         (text.starts_with("/dev/") && !text.starts_with("/dev/shm/"));
+}
+
+struct Target {
+  fs::path path;
+  std::string refusal = {};  // empty: none
+};
+
+// The end of all links, looked at one by one: those in /proc lead to open files.
+Target target_of(fs::path path) {
+  constexpr int most = 40;  // links, as the kernel follows
+  std::error_code failure;
+  for (int links = 0; links < most && !failure; ++links) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    path = fs::canonical(folder, failure) / path.filename();
+    if (failure) break;
+    if (is_no_disk(path))
+      return {path, "what lies in /dev, /proc or /sys is not replaced by a file"};
+    if (!fs::is_symlink(path, failure)) return {path};
+    path = path.parent_path() / fs::read_symlink(path, failure);
+  }
+  return {path, reason_of(failure ? failure.value() : ELOOP)};
+}
+
 }  // namespace
 
 std::string write_atomically(const fs::path& path, Durable durable,
@@ -129,12 +157,20 @@ void remove_left_over(const fs::path& path) try {
 } catch (const fs::filesystem_error&) {  // they only take room
 }
 
+std::string write_output(const fs::path& path, Durable durable,
+                         const std::function<void(std::ostream&)>& write) {
+  const Target target = target_of(path);
+  return target.refusal.empty() ? write_atomically(target.path, durable, write) : target.refusal;
+}
+
 std::string why_unwritable(const fs::path& path) {
+  const Target target = target_of(path);
+  if (!target.refusal.empty()) return target.refusal;
   std::error_code failure;
-  const auto type = fs::status(path, failure).type();
+  const auto type = fs::status(target.path, failure).type();
   if (type != fs::file_type::not_found && type != fs::file_type::regular)
     return "it is there and no regular file";
-  return Temporary(path).made() ? "" : reason_of(errno);
+  return Temporary(target.path).made() ? "" : reason_of(errno);
 }
 
 // Some network file systems cannot, and need not.

@@ -163,7 +163,9 @@ std::unique_ptr<metrics::Timeline> make_timeline(const config::Options& o, int r
   if (o.timeline.empty()) return nullptr;
   progress.at(Work::open, o.timeline);
   const std::string reason = rank == 0 ? why_unwritable(o.timeline) : "";
-  if (!reason.empty()) throw Error(Exit::storage, "--timeline " + o.timeline, reason);
+  if (!reason.empty())
+    throw Error(Exit::storage, "--timeline " + o.timeline,
+                reason + "; name a file that can be written");
   return std::make_unique<metrics::Timeline>(static_cast<std::size_t>(o.timeline_spans));
 }
 

@@ -24,7 +24,13 @@ enum class Durable {
 /// the processes may be another host's. What cannot be removed stays.
 void remove_left_over(const std::filesystem::path& path);
 
-/// Why write_atomically() could not write `path`, tried without a trace; empty: it could.
+/// write_atomically() for a file that a user names: what a symbolic link leads to is written, also
+/// where that is not there yet. What lies in /dev (but /dev/shm), /proc or /sys is refused: a
+/// stream is no file that another may take the place of.
+[[nodiscard]] std::string write_output(const std::filesystem::path& path, Durable durable,
+                                       const std::function<void(std::ostream&)>& write);
+
+/// Why write_output() could not write `path`, tried without a trace; empty: it could.
 std::string why_unwritable(const std::filesystem::path& path);
 
 /// Makes the names in the folder of `path` survive a power cut. Returns why not; empty: they do.

@@ -72,7 +72,7 @@ class Report final : public RecordSink {
   std::string try_to_write() {
     // Only the last is worth waiting for the disk: the step loop would.
     const Durable durable = run_.end ? Durable::yes : Durable::in_a_while;
-    return write_atomically(path_, durable, [this](std::ostream& file) {
+    return write_output(path_, durable, [this](std::ostream& file) {
       file << report_page(run_,
                           fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))));
     });

@@ -122,7 +122,7 @@ SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
     return {};
   }
   bool gathered = false;
-  const std::string reason = write_atomically(path, Durable::yes, [&](std::ostream& file) {
+  const std::string reason = write_output(path, Durable::yes, [&](std::ostream& file) {
     gathered = true;
     write_all(file, spans, session);
     file << trace_tail(about(timeline, doubt_s));
@@ -139,7 +139,7 @@ namespace {
 
 std::string write_own(const Timeline& timeline, const std::string& path, const std::string& host) {
   const Spans spans = in_order(timeline.spans());
-  const std::string reason = write_atomically(path, Durable::in_a_while, [&](std::ostream& file) {
+  const std::string reason = write_output(path, Durable::in_a_while, [&](std::ostream& file) {
     file << trace_head() << trace_names(0, host, rows_of(spans));
     for (const Timeline::Span& span : spans) file << trace_span(0, span, origin_of(spans));
     file << trace_tail("rank 0 alone: the job ended before the others' spans came");

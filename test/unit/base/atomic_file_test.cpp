@@ -20,6 +20,7 @@
 using namespace ringtrain;
 
 namespace fs = std::filesystem;
+using Catch::Contains;
 
 namespace {
 
@@ -96,6 +97,54 @@ TEST_CASE("atomic file: a link in its place is replaced, not followed") {
   CHECK(content(other) == "of somebody else");
   CHECK(content(path) == "mine");
   CHECK_FALSE(fs::is_symlink(path));
+}
+
+TEST_CASE("output file: what links lead to is written, there already or not, and links stay") {
+  const TemporaryFolder folder;
+  const fs::path link = folder.path() / "link", second = folder.path() / "second",
+                 other = folder.path() / "elsewhere" / "other";
+  const bool there = GENERATE(true, false);
+  fs::create_directory(folder.path() / "elsewhere");
+  if (there) std::ofstream(other) << "before";
+  fs::create_symlink("elsewhere/other", second);
+  fs::create_symlink(second, link);
+
+  CHECK(why_unwritable(link).empty());
+  CHECK(write_output(link, Durable::yes, [](std::ostream& out) { out << "mine"; }).empty());
+
+  CHECK(content(other) == "mine");
+  CHECK(fs::is_symlink(link));
+  CHECK(fs::is_symlink(second));
+  CHECK(files_in(folder.path() / "elsewhere") == 1);
+}
+
+TEST_CASE("output file: streams, devices and links to them are refused, and stay") {
+  const TemporaryFolder folder;
+  const fs::path link = folder.path() / "link";
+  const std::string target =
+      GENERATE("/dev/stdout", "/dev/fd/1", "/dev/null", "/proc/self/fd/1", "/dev/new", "/proc/new");
+  CAPTURE(target);
+  fs::create_symlink(target, link);
+  bool called = false;
+
+  for (const fs::path& path : {fs::path(target), link}) {
+    CHECK_THAT(why_unwritable(path), Contains("what lies in /dev"));
+    CHECK_THAT(write_output(path, Durable::yes, [&](std::ostream&) { called = true; }),
+               Contains("what lies in /dev"));
+  }
+
+  CHECK_FALSE(called);
+  CHECK(fs::is_symlink(link));
+}
+
+TEST_CASE("output file: links in a circle and those of no folder are told") {
+  const TemporaryFolder folder;
+  const fs::path link = folder.path() / "link", lost = folder.path() / "lost";
+  fs::create_symlink("link", link);
+  fs::create_symlink("no/file", lost);
+
+  CHECK(why_unwritable(link) == "Too many levels of symbolic links");
+  CHECK(why_unwritable(lost) == "No such file or directory");
 }
 
 // Hosts may have the same gethostid(), and processes on two hosts the same number.

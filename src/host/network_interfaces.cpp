@@ -118,6 +118,17 @@ std::vector<std::string> job_addresses(const std::string& interfaces) {
   return addresses.empty() ? own_addresses() : addresses;
 }
 
+std::vector<std::string> interface_names(const std::string& interfaces) {
+  if (interfaces.empty()) return {};
+  const InterfaceList list = all_interfaces();
+  std::vector<std::string> names;
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next)
+    if (i->ifa_addr != nullptr && (i->ifa_flags & IFF_UP) && is_wanted(interfaces, *i) &&
+        std::ranges::find(names, i->ifa_name) == names.end())
+      names.emplace_back(i->ifa_name);
+  return names;
+}
+
 // Machines made from one image of a running one have its boot_id: so the host's name is part of it.
 std::string network_name() {
   std::array<char, 256> host{};

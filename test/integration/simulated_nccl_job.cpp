@@ -62,7 +62,7 @@ struct Here {
 
   explicit Here(const allreduce::MpiSession& job, bool registered = false) : session(job) {
     allreduce::GpuSums settings{.compute_stream = compute.get(), .register_memory = registered};
-    settings.device = allreduce::choose_gpu(session, true);
+    settings.device = allreduce::choose_gpu(session, true, {});
     settings.deadline_s = 20;
     settings.rounding = &rounding;
     settings.rounded = 100;

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -31,6 +32,7 @@ class RecordingNccl final : public allreduce::NcclApi {
   int polls_until_done = 0;        ///< of an event
   std::vector<std::string> gpus{"0000:01:00.0"};
   int polls = 0;
+  std::chrono::steady_clock::time_point initialised;  ///< when comm_init_rank() was called last
 
   std::vector<std::string> calls() const {
     const std::scoped_lock lock(mutex_);
@@ -64,6 +66,7 @@ class RecordingNccl final : public allreduce::NcclApi {
                                        const allreduce::NcclId& id, int rank,
                                        bool blocking) override {
     comm = reinterpret_cast<allreduce::NcclComm>(this);
+    initialised = std::chrono::steady_clock::now();
     return note(fmt::format("init {}/{} id {}{}", rank, size, static_cast<int>(id[0]),
                             blocking ? " blocking" : ""));
   }

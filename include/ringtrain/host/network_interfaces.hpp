@@ -14,6 +14,11 @@ std::vector<std::string> own_addresses(const std::string& interfaces = {});
 /// all, where these leave none. Throws Error as it does.
 std::vector<std::string> job_addresses(const std::string& interfaces);
 
+/// The names of this host's interfaces that `interfaces` names, as itself or by a subnet of theirs:
+/// "eth0,10.0.0.0/16" may be eth0 and eth1. Of those that are up, the loopback among them; none
+/// where it is empty. Throws Error as own_addresses() does.
+std::vector<std::string> interface_names(const std::string& interfaces);
+
 /// What no two hosts or network namespaces share: a word.
 std::string network_name();
 

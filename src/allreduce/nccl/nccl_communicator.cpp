@@ -254,9 +254,13 @@ std::string first_of_all(const std::string& mine, const MpiSession& session) {
 
 }  // namespace
 
-int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls) {
+// To NCCL a bare name is how names begin: eth1 would be eth10, too.
+int choose_gpu(const MpiSession& session, bool same_bits,
+               const std::vector<std::string>& interfaces, NcclApi& calls) {
   const auto visible = visible_to_all(calls.visible_devices(), session);
   const GpuAssignment place = assign_gpus(session.rank(), session.host_of(), visible, same_bits);
+  if (!interfaces.empty())
+    ::setenv("NCCL_SOCKET_IFNAME", fmt::format("={}", fmt::join(interfaces, ",")).c_str(), 0);
   for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
   calls.set_device(place.device);
   return place.device;
@@ -268,16 +272,18 @@ std::vector<std::string> visible_gpus() try {
   return {};
 }
 
-int choose_gpu(const MpiSession& session, bool same_bits) {
-  return choose_gpu(session, same_bits, *make_nccl_calls());
+int choose_gpu(const MpiSession& session, bool same_bits,
+               const std::vector<std::string>& interfaces) {
+  return choose_gpu(session, same_bits, interfaces, *make_nccl_calls());
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclApi> calls) {
   const NcclRank me{session.rank(), session.size(), session.host(), sums.device, sums.deadline_s};
   const auto make = [&](const GpuSums& how, const std::string& why_not_captured) {
-    return std::make_unique<NcclCommunicator>(calls, me, agree_on_id(*calls, session), how,
-                                              why_not_captured);
+    const NcclId id = agree_on_id(*calls, session);
+    session.barrier_asleep();  // NCCL's deadline is not for a rank that still loads libraries
+    return std::make_unique<NcclCommunicator>(calls, me, id, how, why_not_captured);
   };
   if (!sums.captured) return make(sums, "");
   GpuSums exact = sums;  // memory of one that is given up stays taken

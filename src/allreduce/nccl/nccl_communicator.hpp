@@ -109,7 +109,8 @@ class NcclCommunicator final : public Communicator {
 };
 
 /// As the public one, with these calls.
-int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls);
+int choose_gpu(const MpiSession& session, bool same_bits,
+               const std::vector<std::string>& interfaces, NcclApi& calls);
 /// Sums between GPUs by NCCL. Collective. `session` outlives it.
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclApi> calls);

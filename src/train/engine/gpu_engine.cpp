@@ -14,6 +14,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/host/network_interfaces.hpp"
 #include "ringtrain/host/stack_trace.hpp"
 #include "train/engine/engine.hpp"
 #include "train/engine/gpu_settings.hpp"
@@ -370,8 +371,9 @@ std::string GpuEngine::plans() const {
 std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan,
                                                 const allreduce::MpiSession& session,
                                                 monitor::Progress& progress) {
-  return std::make_unique<GpuEngine>(
-      plan, session, allreduce::choose_gpu(session, plan.options.deterministic), progress);
+  const int device = allreduce::choose_gpu(session, plan.options.deterministic,
+                                           host::interface_names(plan.options.interface));
+  return std::make_unique<GpuEngine>(plan, session, device, progress);
 }
 
 }  // namespace ringtrain::train

@@ -48,3 +48,11 @@ TEST_CASE("own addresses: a network has one name") {
   CHECK(network_name().find(' ') == std::string::npos);
   CHECK(network_name().size() > 10);
 }
+
+TEST_CASE("interfaces: a list of names and subnets is the names of those that are up") {
+  CHECK(interface_names("").empty());
+  CHECK(interface_names("lo") == std::vector<std::string>{"lo"});
+  CHECK(interface_names("none9,127.0.0.0/8") == std::vector<std::string>{"lo"});
+  CHECK(interface_names("lo,127.0.0.1/32").size() == 1);
+  CHECK(interface_names("198.51.100.77/32,l,none9").empty());
+}

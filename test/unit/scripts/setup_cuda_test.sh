@@ -67,4 +67,15 @@ mkdir -p "$dir/nouveau/sys/bus/pci/devices/0000:5e:00.0"
 cp "$dir"/nouveau/sys/bus/pci/devices/0000:3b:00.0/{vendor,class} "$dir/nouveau/sys/bus/pci/devices/0000:5e:00.0"
 ln -s ../../drivers/vfio-pci "$dir/nouveau/sys/bus/pci/devices/0000:5e:00.0/driver"
 expect nouveau 69 " 1 x NVIDIA GPU at PCI 0000:3b:00.0, held by nouveau is here"
+
+# A cuDNN that no GPU has run with us may compute wrongly: scripts and Python package pin what docs/evidence/gpu.md measured.
+source=$(dirname "$(dirname "$setup")")
+read -r cudnn nccl < <(sed -nE 's/.* cuDNN ([0-9.]+), NCCL ([0-9.]+), .*/\1 \2/p' "$source/docs/evidence/gpu.md" | head -n 1)
+for pin in "nvidia-cudnn-cu13==${cudnn:-none}" "nvidia-nccl-cu13==${nccl:-none}"; do
+  one=$(grep -oE "^$pin[0-9.]*" "$source/scripts/cuda13-requirements.txt")
+  if [ -z "$one" ] || ! grep -qF "\"$one\"" "$source/pyproject.toml"; then
+    echo "wrong: $pin... is not what cuda13-requirements.txt and pyproject.toml pin"
+    bad=1
+  fi
+done
 exit $bad

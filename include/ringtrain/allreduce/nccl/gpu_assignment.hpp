@@ -31,9 +31,11 @@ std::vector<std::string> visible_gpus();
 /// In the loader's words; empty where NCCL is there.
 std::string why_nccl_is_missing();
 
-/// Takes this rank's place among the GPUs: sets the environment that NCCL needs there. Returns
-/// CUDA's number of the GPU, which is now this thread's. Throws Error(Exit::usage) where there is
-/// none, or no CUDA in the build. Collective.
-int choose_gpu(const MpiSession& session, bool same_bits);
+/// Takes this rank's place among the GPUs: sets the environment that NCCL needs there, and that it
+/// uses `interfaces` of this host's, by name, where there are some. What is set already stays.
+/// Returns CUDA's number of the GPU, which is now this thread's. Throws Error(Exit::usage) where
+/// there is none, or no CUDA in the build. Collective.
+int choose_gpu(const MpiSession& session, bool same_bits,
+               const std::vector<std::string>& interfaces);
 
 }  // namespace ringtrain::allreduce

@@ -8,6 +8,7 @@
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/recording_nccl.hpp"
+#include "support/variable.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::allreduce;
@@ -101,7 +102,7 @@ TEST_CASE("gpu place: what the user told NCCL stays") {
   const auto nccl = std::make_shared<RecordingNccl>();
   const MpiSession session;
 
-  const int device = choose_gpu(session, true, *nccl);
+  const int device = choose_gpu(session, true, {}, *nccl);
   const auto communicator = make_nccl_communicator(session, {.device = device}, nccl);
 
   CHECK(environment("NCCL_ALGO") == "Tree");
@@ -116,17 +117,33 @@ TEST_CASE("gpu place: NCCL is told to sum around a ring where bits must repeat")
   const MpiSession session;
 
   RecordingNccl nccl;
-  choose_gpu(session, same_bits, nccl);
+  choose_gpu(session, same_bits, {}, nccl);
 
   CHECK(environment("NCCL_ALGO") == (same_bits ? "Ring" : ""));
   ::unsetenv("NCCL_ALGO");
+}
+
+TEST_CASE("gpu place: NCCL is told the network by whole names, unless the user told it one") {
+  const auto [set, interfaces, told] =
+      GENERATE(table<const char*, Gpus, const char*>({{nullptr, {}, ""},
+                                                      {nullptr, {"eth1"}, "=eth1"},
+                                                      {nullptr, {"eth1", "ib0"}, "=eth1,ib0"},
+                                                      {"ens", {"eth1"}, "ens"}}));
+  CAPTURE(set, interfaces);
+  const Variable variable("NCCL_SOCKET_IFNAME", set);
+  const MpiSession session;
+
+  RecordingNccl nccl;
+  choose_gpu(session, false, interfaces, nccl);
+
+  CHECK(environment("NCCL_SOCKET_IFNAME") == told);
 }
 
 TEST_CASE("nccl: where there is no GPU, or no build for it, one sentence says so") {
   const MpiSession session;
   std::optional<Error> refusal;
   try {
-    choose_gpu(session, false);
+    choose_gpu(session, false, {});
   } catch (const Error& error) {
     refusal = error;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks and measures everything that only a machine with a GPU can tell, in nine minutes, without network.
+# Checks and measures everything that only a machine with a GPU can tell, in 560 s, without network.
 #   scripts/gpu_check.sh --dry-run   what it would run; needs no GPU
 #   scripts/gpu_check.sh --json results.json
 # The programs are those of the runtime that scripts/gpu_bundle.sh made (RINGTRAIN_RUNTIME, else ./runtime or

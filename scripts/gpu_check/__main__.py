@@ -37,7 +37,7 @@ def parse(arguments):
     parser.add_argument("--stages", type=chosen_stages, default=ALL, metavar="A,B,C", help="only these, in the order of --list")
     parser.add_argument("--list", action="store_true", help="show the stages and end")
     parser.add_argument("--dry-run", action="store_true", help="say what each stage would run, where and how long; needs no GPU")
-    parser.add_argument("--seconds", type=float, default=540, help="for all stages together [540]; divided as their budgets are")
+    parser.add_argument("--seconds", type=float, default=560, help="for all stages together [560]; divided as their budgets are")
     parser.add_argument("--out", type=Path, help="folder for logs, new or empty [a temporary one]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
     parser.add_argument("--rehearse", action="store_true", help="run the same commands on the CPU at toy sizes: proves this script, says nothing about a GPU")

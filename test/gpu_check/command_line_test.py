@@ -34,7 +34,7 @@ class CommandLine(unittest.TestCase):
     def test_stages_are_chosen_by_name(self):
         done = gpu_check("--dry-run", "--stages", "leak,device")
 
-        self.assertIn("\ndevice, at most 216 s", done.stdout)  # two stages share all the time: 10 and 15 parts of 540 s
+        self.assertIn("\ndevice, at most 224 s", done.stdout)  # two stages share all the time: 10 and 15 parts of 560 s
         self.assertNotIn("\nspeed, ", done.stdout)
 
     def test_a_stage_that_does_not_exist_is_a_wrong_option(self):
@@ -49,8 +49,8 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 64)
         self.assertIn("not empty", done.stderr)
 
-    def test_all_stages_fit_into_nine_minutes(self):
-        self.assertLessEqual(sum(stage.budget_s for stage in ALL), 540)
+    def test_all_stages_fit_into_the_time_that_one_can_count_on(self):
+        self.assertLessEqual(sum(stage.budget_s for stage in ALL), 560)
 
 
 unittest.main()

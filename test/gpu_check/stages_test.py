@@ -136,13 +136,33 @@ class Ranks(unittest.TestCase):
 
         self.assertEqual(found, {"2 ranks as one: losses": PASSED, "4 ranks as one: losses": FAILED})
 
-    def test_each_way_is_compared_with_one_rank_of_its_own(self):
-        outcomes = {"ranks-1": ended(records=curve(2.0)), "ranks-sync-batchnorm-1": ended(records=curve(1.0)),
-                    "ranks-sync-batchnorm-2": ended(records=curve(1.009)), "ranks-bf16-gradients-2": ended(records=curve(1.0))}
+    def test_each_way_is_compared_with_one_rank_of_its_own_or_of_the_way_it_names(self):
+        outcomes = {"ranks-1": ended(records=curve(2.0)), "ranks-resnet50-1": ended(records=curve(1.0)), "ranks-resnet50-2": ended(records=curve(1.04)),
+                    "ranks-resnet50-sharded-optimizer-4": ended(records=curve(1.06)), "ranks-bf16-gradients-1": ended(records=curve(1.0)),
+                    "ranks-bf16-gradients-2": ended(records=curve(2.0))}
 
         found = verdicts(ranks.judge(outcomes, {}))
 
-        self.assertEqual(found, {"sync-batchnorm 2 ranks as one: losses": PASSED, "bf16-gradients 2 ranks as one: losses": FAILED})
+        self.assertEqual(found, {"resnet50 2 ranks as one: losses": PASSED, "resnet50-sharded-optimizer 4 ranks as one: losses": FAILED,
+                                 "bf16-gradients 2 ranks as one: losses": FAILED})
+
+    def test_sums_that_cannot_be_captured_fail(self):
+        line = "graphs: sums between GPUs are queued between CUDA graphs, as they cannot be part of one here: no"
+        outcomes = {"ranks-1": ended(records=curve(2.0)), "ranks-2": ended(f"a line\n{line}\nanother\n", records=curve(2.0))}
+
+        found = verdicts(ranks.judge(outcomes, {}))
+
+        self.assertEqual(found, {"2 ranks as one: losses": PASSED, "ranks-2: a step is one graph": FAILED})
+
+    def test_what_no_gpu_has_run_comes_first_in_some_20_buckets(self):
+        commands = ranks.commands(Place("out"))
+        first = [" ".join(map(str, command.argv)) for command in commands[:5]]
+
+        self.assertEqual([command.name for command in commands[:5]],
+                         [f"ranks-resnet50-{n}" for n in (1, 2, 4)] + [f"ranks-resnet50-sharded-optimizer-{n}" for n in (2, 4)])
+        for words in first:
+            self.assertRegex(words, "--precision fp16 .*--model resnet50 .*--sync-batchnorm --bucket-mb 4 ")
+        self.assertLess(ALL.index(ranks.RANKS), ALL.index(speed.SPEED))
 
     def test_without_one_rank_there_is_nothing_to_agree_with(self):
         self.assertEqual(verdicts(ranks.judge({"ranks-2": ended(records=curve(2.0))}, {})), {"2 ranks as one: losses": FAILED})

@@ -60,4 +60,4 @@ def judge(outcomes, known):
     return findings
 
 
-DETERMINISTIC = Stage("deterministic", "the same bits twice, and after a resume", 35, commands, judge)
+DETERMINISTIC = Stage("deterministic", "the same bits twice, and after a resume", 30, commands, judge)

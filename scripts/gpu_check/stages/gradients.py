@@ -69,4 +69,4 @@ def judge(outcomes, known):
     return [judge_way(way, outcomes[f"{way.full_name()}-compared"]) for way in WAYS if f"{way.full_name()}-compared" in outcomes]
 
 
-GRADIENTS = Stage("gradients", "gradients of one step against the CPU's", 50, commands, judge)
+GRADIENTS = Stage("gradients", "gradients of one step against the CPU's", 45, commands, judge)

@@ -29,4 +29,4 @@ def judge(outcomes, known):
     return findings
 
 
-KERNELS = Stage("kernels", "how long each kernel of a step takes, by CUPTI", 45, commands, judge, needs=("libkernel_times.so",))
+KERNELS = Stage("kernels", "how long each kernel of a step takes, by CUPTI", 35, commands, judge, needs=("libkernel_times.so",))

@@ -41,4 +41,4 @@ def judge(outcomes, known):
     return [judge_case(name.replace("-", " "), outcomes[name].output, known) for name in names if name in outcomes]
 
 
-ROOFLINE = Stage("roofline", "our speed against planned bytes over the rate of a copy", 10, commands, judge)
+ROOFLINE = Stage("roofline", "our speed against planned bytes over the rate of a copy", 5, commands, judge)

@@ -104,4 +104,4 @@ def judge(outcomes, known):
     return [finding for case in CASES if case.name() in outcomes for finding in judge_case(case, outcomes[case.name()])]
 
 
-SPEED = Stage("speed", "our images a second, by batch, precision and graph, and PyTorch's in turns", 140, commands, judge, prepare=prepare)
+SPEED = Stage("speed", "our images a second, by batch, precision and graph, and PyTorch's in turns", 100, commands, judge, prepare=prepare)

@@ -28,4 +28,4 @@ def judge(outcomes, known):
     return findings
 
 
-TESTS = Stage("tests", "every test that wants a GPU", 60, commands, judge, needs=("gpu",))
+TESTS = Stage("tests", "every test that wants a GPU", 55, commands, judge, needs=("gpu",))

@@ -40,4 +40,4 @@ def judge(outcomes, known):
     return findings
 
 
-TRAIN = Stage("train", "loss curves of 50 steps against the CPU's", 40, commands, judge)
+TRAIN = Stage("train", "loss curves of 50 steps against the CPU's", 35, commands, judge)

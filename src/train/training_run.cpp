@@ -227,8 +227,8 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
 
   if (!plan_.evaluation)
     output_.note(
-        "training without evaluation: the data has no directory val/ or test/, and no "
-        "shards for evaluation");
+        "training without evaluation: the data has no directory val/, valid/, validation/ or "
+        "test/, and no shards for evaluation");
   const bool nothing_left = plan_.done(start);
   if (nothing_left) output_.note("that is the end of training already: nothing to do");
   if (session_.size() > 1 && most_steps_ == 0 && !nothing_left) speed.measure_links(start);

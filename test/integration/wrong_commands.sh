@@ -104,7 +104,7 @@ expect 2 74 "train-00000-of-00002: it ends at byte 9" --data tfrecord:shards
 mkdir -p empty/train/cat empty/train/dog empty/test/cat
 expect 2 74 "empty" --data images:empty
 mkdir -p alone/train/cat && echo "no picture" >alone/train/cat/1.jpg
-expect 2 74 "no directory val/ or test/" --data images:alone --model resnet20 --batch 1 --checkpoint-dir fresh --eval-only
+expect 2 74 "no directory val/, valid/, validation/ or test/" --data images:alone --model resnet20 --batch 1 --checkpoint-dir fresh --eval-only
 mkdir -p rotten/train/cat rotten/train/dog rotten/test/cat rotten/test/dog
 for n in 1 2 3 4; do for d in train/cat train/dog test/cat test/dog; do echo "no picture $n" >"rotten/$d/$n.jpg"; done; done
 expect 2 74 "rotten" --data images:rotten --model resnet20 --batch 2 --steps 3

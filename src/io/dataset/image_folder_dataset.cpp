@@ -1,11 +1,14 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 
 #include "io/dataset/datasets.hpp"
+#include "io/dataset/image_listing.hpp"
 #include "io/files/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
@@ -15,62 +18,65 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_images(const fs::path& path, std::string_view reason) {
-  throw Error(Exit::data, "read images in " + printable(path.native()), reason);
-}
-
-/// What `wanted` accepts of a directory, sorted by bytes. Links are followed, hidden names skipped.
-template <class Wanted>
-std::vector<fs::directory_entry> entries_of(const fs::path& directory, WorkProgress* progress,
-                                            Wanted wanted) {
-  at(progress, Work::list, directory.native());
-  auto entries = retry_listing(directory, [&] {
-    std::vector<fs::directory_entry> found;
-    for (const auto& entry : fs::directory_iterator(directory)) {
-      if (!entry.path().filename().native().starts_with('.') && wanted(entry))
-        found.push_back(entry);
-      advance(progress);
-    }
-    return found;
-  });
-  std::ranges::sort(
-      entries, {}, [](const auto& entry) -> const auto& { return entry.path().native(); });
-  return entries;
+bool is_there(const fs::path& path) {
+  return retry_listing(path, [&] { return fs::exists(path); });
 }
 
 std::vector<std::string> class_names_in(const fs::path& directory, WorkProgress* progress) {
   std::vector<std::string> names;
-  const auto is_directory = [](const auto& e) {
-    if (e.is_symlink() && !e.exists())
-      fail_images(e.path(),
+  for (const FolderEntry& entry : entries_of(directory, progress)) {
+    if (entry.is_link && !is_there(entry.path))
+      fail_images(entry.path,
                   "the link leads nowhere: without that class others would have its "
                   "label; mend or remove the link");
-    return e.is_directory();
-  };
-  for (const auto& entry : entries_of(directory, progress, is_directory))
-    names.push_back(entry.path().filename());
+    if (entry.is_link && entry.is_folder && leads_back(entry.path))
+      fail_images(entry.path,
+                  "the link leads to a folder that holds it, and is no class; remove the link");
+    if (entry.is_folder) names.push_back(entry.path.filename());
+  }
   if (names.empty())
     fail_images(directory,
                 "no class directories there; images belong in train/<class>/ and val/<class>/");
   return names;
 }
 
-bool is_folder(const fs::path& path) {
-  return retry_listing(path, [&] { return fs::is_directory(path); });
+bool equal_in_any_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-fs::path training_home(const fs::path& directory) {
-  fs::path home = directory / "train";
-  if (!is_folder(home))
+/// The folders of a data set, by what they are for.
+struct SplitFolders {
+  fs::path training, evaluation;  // empty: there is none
+  std::vector<std::string> unused;
+};
+
+/// Takes the first of `folders` that is called `name`: by these very letters, else in any case.
+fs::path take_called(std::string_view name, std::vector<fs::path>& folders) {
+  const auto exactly = [&](const fs::path& folder) { return folder.filename().native() == name; };
+  const auto nearly = [&](const fs::path& folder) {
+    return equal_in_any_case(folder.filename().native(), name);
+  };
+  auto found = std::ranges::find_if(folders, exactly);
+  if (found == folders.end()) found = std::ranges::find_if(folders, nearly);
+  if (found == folders.end()) return {};
+  const fs::path taken = std::move(*found);
+  folders.erase(found);
+  return taken;
+}
+
+SplitFolders split_folders(const fs::path& directory, WorkProgress* progress) {
+  std::vector<fs::path> folders;
+  for (const FolderEntry& entry : entries_of(directory, progress))
+    if (entry.is_folder) folders.push_back(entry.path);
+  SplitFolders splits{take_called("train", folders), {}, {}};
+  if (splits.training.empty())
     fail_images(directory, "no directory train/ there, which holds <class>/<image>");
-  return home;
-}
-
-/// Empty where there is none.
-fs::path evaluation_home(const fs::path& directory) {
-  for (const char* name : {"val", "test"})
-    if (is_folder(directory / name)) return directory / name;
-  return {};
+  for (const char* name : {"val", "valid", "validation", "test"})
+    if (splits.evaluation.empty()) splits.evaluation = take_called(name, folders);
+  for (const fs::path& folder : folders)
+    splits.unused.push_back(printable(folder.filename().native()) + "/");
+  return splits;
 }
 
 /// Many strings in one piece of memory: a data set may have millions of names.
@@ -91,17 +97,6 @@ class NameList {
   std::vector<std::size_t> ends_;
 };
 
-std::uintmax_t size_for_manifest(const fs::directory_entry& file) {
-  return retry_listing(file.path(), [&] {
-    std::error_code none;
-    const auto bytes = file.file_size(none);
-    if (none && may_pass(none.value())) throw ReadFailure(none.value(), 0);
-    if (none)
-      fail_images(file.path(), none.message() + ": mend that, or take it out of the data set");
-    return bytes;
-  });
-}
-
 class Images final : public EncodedDataset {
  public:
   /// Those of `home`, with the labels that the classes have in `training`.
@@ -110,10 +105,9 @@ class Images final : public EncodedDataset {
   std::uint64_t size() const override { return files_.size(); }
   const std::vector<std::string>& class_names() const override { return names_; }
   int label(std::uint64_t sample) const override { return labels_[sample]; }
-  std::string description() const override {
-    return fmt::format("images: {} files of {} classes in {}", size(), classes(),
-                       printable(home_.native()));
-  }
+  std::string description() const override;
+  /// What was left out, for the log: empty, or begins with "; ".
+  std::string left_out() const { return lister_.left_out(); }
   std::uint64_t manifest_hash() const override { return manifest_; }
 
   std::span<const std::uint8_t> encoded(std::uint64_t sample, std::vector<std::uint8_t>& buffer,
@@ -132,10 +126,12 @@ class Images final : public EncodedDataset {
   std::string path(std::uint64_t sample) const {
     return (home_ / names_[labels_[sample]] / files_[sample]).native();
   }
-  void append(const fs::path& directory, int label, WorkProgress* progress);
+  void append(const fs::path& directory, int label);
 
   const fs::path home_;
   const std::vector<std::string> names_;
+  ImageLister lister_;
+  std::size_t classes_met_ = 0;
   NameList files_;
   std::vector<std::int32_t> labels_;
   std::uint64_t manifest_ = 0;
@@ -144,28 +140,37 @@ class Images final : public EncodedDataset {
 Images::Images(const fs::path& home, const fs::path& training, const DatasetOptions& options)
     : EncodedDataset(options.max_pixels),
       home_(home),
-      names_(class_names_in(training, options.progress)) {
+      names_(class_names_in(training, options.progress)),
+      lister_(options.progress) {
   for (const std::string& name : class_names_in(home_, options.progress)) {
     const auto known = std::ranges::lower_bound(names_, name);
     if (known == names_.end() || *known != name)
-      fail_images(home_ / name, "training has no such class, so its label is unknown");
-    append(home_ / name, static_cast<int>(known - names_.begin()), options.progress);
+      fail_images(home_ / name,
+                  "training has no such class, so its label is unknown (images belong in "
+                  "<class>/<image>)");
+    append(home_ / name, static_cast<int>(known - names_.begin()));
   }
 }
 
-void Images::append(const fs::path& directory, int label, WorkProgress* progress) {
+void Images::append(const fs::path& directory, int label) {
   const std::size_t before = files_.size();
-  const auto is_file = [](const auto& e) { return !e.is_directory(); };
-  for (const auto& file : entries_of(directory, progress, is_file)) {
-    const std::string name = file.path().filename();
+  lister_.list(directory, [&](const std::string& name, std::uint64_t bytes) {
     files_.add(name);
     labels_.push_back(label);
     manifest_ = hash_text(name, manifest_);
-    manifest_ = hash_text(fmt::format("{} {}", label, size_for_manifest(file)), manifest_);
-    advance(progress);
-  }
+    manifest_ = hash_text(fmt::format("{} {}", label, bytes), manifest_);
+  });
   if (files_.size() == before)
-    fail_images(directory, "the class has no files (directories in it are not searched)");
+    fail_images(directory, "the class has no images, in it or in its folders" + left_out());
+  ++classes_met_;
+}
+
+std::string Images::description() const {
+  const std::string met = classes_met_ < names_.size()
+                              ? fmt::format("{} of {}", classes_met_, names_.size())
+                              : fmt::format("{}", names_.size());
+  return fmt::format("images: {} files of {} classes in {} of {}", size(), met,
+                     plural(lister_.folders(), "folder"), printable(home_.native()));
 }
 
 }  // namespace
@@ -173,10 +178,24 @@ void Images::append(const fs::path& directory, int label, WorkProgress* progress
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options) try {
   at(options.progress, Work::list, directory);
-  const fs::path training = training_home(directory);
-  const fs::path home = split == Split::training ? training : evaluation_home(directory);
-  if (home.empty()) return nullptr;
-  return std::make_unique<Images>(home, training, options);
+  const SplitFolders folders = split_folders(directory, options.progress);
+  const bool trains = split == Split::training;
+  const std::string unused = trains || folders.unused.empty()
+                                 ? ""
+                                 : fmt::format("not used: {}", fmt::join(folders.unused, ", "));
+  if (!trains && folders.evaluation.empty()) {
+    if (!unused.empty())
+      options.tell(
+          fmt::format("images: no val/, valid/, validation/ or test/ in {} to evaluate on; {}",
+                      printable(directory), unused));
+    return nullptr;
+  }
+  auto images = std::make_unique<Images>(trains ? folders.training : folders.evaluation,
+                                         folders.training, options);
+  options.tell(fmt::format("{}, to {} on{}{}{}", images->description(),
+                           trains ? "train" : "evaluate", images->left_out(),
+                           unused.empty() ? "" : "; ", unused));
+  return images;
 } catch (const fs::filesystem_error& failure) {
   fail_images(failure.path1(), failure.code().message());
 }

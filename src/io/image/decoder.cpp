@@ -54,6 +54,10 @@ std::unique_ptr<Decoder> make_image_decoder(std::uint64_t max_pixels) {
   return std::make_unique<ImageDecoder>(max_pixels);
 }
 
+bool begins_as_image(std::span<const std::uint8_t> bytes) {
+  return begins_with(bytes, jpeg_start) || begins_with(bytes, png_start);
+}
+
 void check_extent(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels) {
   if (height > 0 && width > 0 && height <= max_pixels / width) return;
   throw Undecodable(fmt::format("{} x {} pixels; 1 to {} are allowed", width, height, max_pixels));

@@ -36,6 +36,8 @@ std::unique_ptr<Decoder> make_png_decoder(std::uint64_t max_pixels);
 /// Any of the formats above, told by content, never by name. Orientation tags are not
 /// followed, as the published recipes do not.
 std::unique_ptr<Decoder> make_image_decoder(std::uint64_t max_pixels);
+/// Whether `bytes`, the first of a file, begin as one of these formats do.
+bool begins_as_image(std::span<const std::uint8_t> bytes);
 
 /// Throws Undecodable for an image of no pixels or more than `max_pixels`.
 void check_extent(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels);

@@ -340,7 +340,8 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.evaluation = io::open_dataset(options.data, io::Split::evaluation, data);
   if (options.eval_only && !plan.evaluation)
     throw Error(Exit::data, "--eval-only on " + plan.training->description(),
-                "no directory val/ or test/ beside it, and no shards for evaluation");
+                "no directory val/, valid/, validation/ or test/ beside it, and no shards for "
+                "evaluation");
   at(progress, Work::plan, options.model);
   plan.model = source.make(plan.training->classes());
   plan.options.model = source.identity(plan.model);

@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
 #include "unit/io/dataset/data_support.hpp"
 
@@ -12,6 +13,15 @@ namespace {
 
 std::unique_ptr<Dataset> open(const TempDirectory& home, Split split = Split::training) {
   return open_dataset("images:" + home.path().native(), split);
+}
+
+/// The line for the log about a split.
+std::string told(const TempDirectory& home, Split split = Split::training) {
+  std::vector<std::string> lines;
+  open_dataset("images:" + home.path().native(), split,
+               {.tell = [&](const std::string& line) { lines.push_back(line); }});
+  REQUIRE(lines.size() == 1);
+  return lines[0];
 }
 
 std::string folder_complaint(const TempDirectory& home, Split split = Split::training) {
@@ -80,7 +90,7 @@ TEST_CASE("images: what cannot be trained on is found when opened") {
   CHECK_THAT(folder_complaint(home), Contains("no class directories"));
   write_file(home.path() / "train/cat/1.png", encode_png(small_picture));
   std::filesystem::create_directories(home.path() / "train/dog/inner");
-  CHECK_THAT(folder_complaint(home), Contains("train/dog") && Contains("the class has no files"));
+  CHECK_THAT(folder_complaint(home), Contains("train/dog") && Contains("the class has no images"));
   write_file(home.path() / "train/dog/1.png", encode_png(small_picture));
   write_file(home.path() / "val/bird/1.png", encode_png(small_picture));
   CHECK_THAT(folder_complaint(home, Split::evaluation),
@@ -100,14 +110,14 @@ TEST_CASE("images: a directory that may not be read is named") {
 TEST_CASE("images: names that are no UTF-8 work and are escaped in messages") {
   const TempDirectory home;
   write_file(home.path() / "train/caf\xe9/n\n1", encode_png(small_picture));
-  write_text(home.path() / "train/caf\xe9/n\n2", "text");
+  write_text(home.path() / "train/caf\xe9/n\n2.jpg", "text");
   const auto images = open(home);
 
   CHECK(images->class_names()[0] == "caf\xe9");
   CHECK(images->read(0).pixels == small_picture.pixels);
   const auto error = error_of([&] { images->read(1); });
   REQUIRE(error);
-  CHECK_THAT(error->what(), Contains("caf\\xe9/n\\x0a2") && Contains("neither JPEG nor PNG"));
+  CHECK_THAT(error->what(), Contains("caf\\xe9/n\\x0a2.jpg") && Contains("neither JPEG nor PNG"));
 }
 
 TEST_CASE("images: an unreadable file is an error of its sample alone, with path and reason") {
@@ -181,15 +191,118 @@ TEST_CASE("images: a class that is a link to nowhere would shift labels, and is 
   CHECK(open(home)->class_names() == std::vector<std::string>{"a", "b"});
 }
 
+TEST_CASE("images: those in folders below a class are its own, behind those of the class itself") {
+  const TempDirectory home;
+  const std::vector<std::string> in_order{"a/z.png",      "a/early/d.png",     "a/more/a.png",
+                                          "a/more/b.png", "a/more/deep/c.png", "b/images/e.png"};
+  for (std::size_t i = 0; i < in_order.size(); ++i)
+    write_file(home.path() / "train" / in_order[i],
+               encode_png(gradient_image({8, 9 + static_cast<int>(i)})));
+
+  const auto images = open(home);
+
+  CHECK(images->class_names() == std::vector<std::string>{"a", "b"});
+  REQUIRE(images->size() == 6);
+  for (int i = 0; i < 6; ++i) {
+    CHECK(images->read(i).extent.width == 9 + i);
+    CHECK(images->label(i) == (i < 5 ? 0 : 1));
+  }
+  CHECK_THAT(told(home), Contains("images: 6 files of 2 classes in 5 folders of ") &&
+                             Contains("/train, to train on") && !Contains("left out"));
+}
+
+TEST_CASE("images: folders that servers, archives and hidden names make hold none") {
+  const TempDirectory home;
+  for (const char* name : {"a/1.png", "a/@eaDir/1.png", "a/.cache/1.png", "a/x/__MACOSX/1.png",
+                           "a/x/2.png", "@eaDir/1.png", "__MACOSX/a/1.png", ".b/1.png"})
+    write_file(home.path() / "train" / name, encode_png(small_picture));
+
+  CHECK(open(home)->size() == 2);
+  CHECK(open(home)->class_names() == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("images: what is no image by content is left out where its name says nothing") {
+  const TempDirectory home;
+  const auto directory = home.path() / "train/a";
+  write_file(directory / "1", encode_jpeg(small_picture));
+  write_file(directory / "2.db", encode_png(small_picture));
+  write_text(directory / "3-damaged.JPG", "no image");
+  write_text(directory / "4-other.gif", "GIF89a");
+  write_text(directory / "Thumbs.db", "thumbs");
+  write_text(directory / "desktop.ini", "");
+  write_text(directory / "below/boxes.txt", "1 2 3 4");
+
+  CHECK(open(home)->size() == 4);
+  CHECK_THAT(told(home), Contains("images: 4 files of 1 classes in 1 folder of ") &&
+                             Contains("left out: 3 files of no image, the first ") &&
+                             Contains("/train/a/Thumbs.db"));
+  write_text(home.path() / "train/b/boxes.txt", "1 2 3 4");
+  CHECK_THAT(folder_complaint(home), Contains("train/b: the class has no images"));
+}
+
+TEST_CASE("images: the folder to evaluate on has many names, and the one that is used is told") {
+  const auto name = GENERATE("val", "valid", "validation", "Val", "VALIDATION", "test");
+  const TempDirectory home;
+  for (const char* image : {"train/a/1.png", "train/b/1.png"})
+    write_file(home.path() / image, encode_png(small_picture));
+  write_file(home.path() / name / "b/1.png", encode_png(small_picture));
+  write_file(home.path() / "zoo/b/1.png", encode_png(small_picture));
+
+  CHECK(open(home, Split::evaluation)->label(0) == 1);
+  CHECK_THAT(told(home, Split::evaluation),
+             Contains("images: 1 files of 1 of 2 classes in 1 folder of ") &&
+                 Contains("/" + std::string(name) + ", to evaluate on; not used: zoo/"));
+}
+
+TEST_CASE("images: of several folders to evaluate on the first is used, and the others are told") {
+  const TempDirectory home;
+  for (const char* image : {"train/a/1.png", "test/a/1.png", "Valid/a/1.png", "valid/a/1.png"})
+    write_file(home.path() / image, encode_png(small_picture));
+
+  CHECK_THAT(told(home, Split::evaluation), Contains("/valid, to ") && Contains("Valid/, test/"));
+  write_file(home.path() / "Val/a/1.png", encode_png(small_picture));
+  CHECK_THAT(told(home, Split::evaluation), Contains("/Val, to "));
+}
+
+TEST_CASE("images: a folder that may be meant to evaluate on is told where none is used") {
+  const TempDirectory home;
+  write_file(home.path() / "train/a/1.png", encode_png(small_picture));
+  write_file(home.path() / "dev/a/1.png", encode_png(small_picture));
+
+  CHECK_THAT(told(home, Split::evaluation), Contains("no val/") && Contains("not used: dev/"));
+}
+
+TEST_CASE("images: links to folders are followed, but for those that would never end") {
+  const TempDirectory home;
+  const auto train = home.path() / "train";
+  write_file(train / "a/1.png", encode_png(small_picture));
+  write_file(train / "b/1.png", encode_png(small_picture));
+  write_file(home.path() / "elsewhere/1.png", encode_png(small_picture));
+  const auto link = [&](const char* to, const char* from) {
+    std::filesystem::create_directory_symlink(to, train / from);
+  };
+  link("../../elsewhere", "a/elsewhere");
+  link(".", "a/self");
+  link("../..", "a/top");
+  link("../train/a", "../elsewhere/back");
+
+  CHECK(open(home)->size() == 3);
+  CHECK_THAT(told(home), Contains("not followed: 3 links to a folder that holds it, the first") &&
+                             Contains("/train/a/elsewhere/back"));
+  link("../train", "again");
+  CHECK_THAT(folder_complaint(home), Contains("train/again: the link leads to a folder that hold"));
+}
+
 TEST_CASE("images: the manifest follows names, sizes and labels, not the place") {
   const TempDirectory one, two;
-  for (const auto* home : {&one, &two}) write_text(home->path() / "train/a/1", "12345");
+  for (const auto* home : {&one, &two}) write_text(home->path() / "train/a/1.jpg", "12345");
   const auto before = open(two)->manifest_hash();
   REQUIRE(open(one)->manifest_hash() == before);
+  CHECK(before == hash_text("0 5", hash_text("1.jpg")));  // as in old checkpoints
 
-  write_text(two.path() / "train/a/1", "123456");
+  write_text(two.path() / "train/a/1.jpg", "123456");
   const auto longer = open(two)->manifest_hash();
-  write_text(one.path() / "train/a/2", "1");
+  write_text(one.path() / "train/a/2.jpg", "1");
 
   CHECK(longer != before);
   CHECK(open(one)->manifest_hash() != before);

@@ -204,7 +204,7 @@ TEST_CASE("records: what cannot be read is packed as such and keeps its place") 
 TEST_CASE("records: a source of which much cannot be read is not packed") {
   const Sources sources;
   for (int i = 0; i < 11; ++i)
-    write_file(sources.folder.path() / "train/cat" / std::to_string(i), {});
+    write_file(sources.folder.path() / "train/cat" / (std::to_string(i) + ".jpg"), {});
 
   const auto error = error_of([&] { sources.pack(); });
 
@@ -236,7 +236,7 @@ TEST_CASE("records: targets that cannot be written and sources without images ar
   REQUIRE(::flock(other.get(), LOCK_EX) == 0);
 
   CHECK_THAT(complaint("shapes", "x", Exit::usage), Contains("no encoded images"));
-  CHECK_THAT(complaint("/nowhere", "x", Exit::data), Contains("/nowhere: no directory train/"));
+  CHECK_THAT(complaint("/nowhere", "x", Exit::data), Contains("/nowhere: No such file"));
   CHECK_THAT(complaint(folder, "/proc/nowhere", Exit::storage), Contains("/proc/nowhere"));
   CHECK_THAT(complaint(folder, sources.target.path(), Exit::locked), Contains("another process"));
   CHECK_THAT(complaint(folder, unlockable.path(), Exit::storage),

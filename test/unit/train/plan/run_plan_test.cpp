@@ -311,5 +311,6 @@ TEST_CASE("plan: images without val and test are trained on without evaluation")
   const RunPlan plan = make_run_plan(o, 1, 0, 1);
   CHECK_FALSE(plan.evaluation_due({1, 1}));
   o.eval_only = true;
-  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("no directory val/ or test/"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
+                    Catch::Contains("no directory val/, valid/, validation/ or test/"));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <exception>
 #include <system_error>
 
@@ -32,6 +33,17 @@ std::vector<std::string> changes(const std::string& before, const std::string& n
   } catch (const std::exception&) {
     return {"its options cannot be compared"};
   }
+}
+
+// "training-data: 300 samples, b0051f74 -> 312 samples, a3f86cbd" is of other samples.
+bool is_of_samples(std::string_view change) {
+  constexpr std::string_view start = "training-data: ", arrow = " -> ", end = " samples";
+  if (!change.starts_with(start)) return false;
+  const auto before = change.substr(start.size());
+  const auto after = before.substr(std::min(before.find(arrow), before.size()));
+  const auto old = before.find(end), now = after.find(end);
+  if (old == before.npos || now == after.npos || old > before.size() - after.size()) return false;
+  return before.substr(0, old) != after.substr(arrow.size(), now - arrow.size());
 }
 
 /// What load_state() was given.
@@ -66,7 +78,10 @@ void require_settled_as(const io::CheckpointMetadata& saved, const Loading& l) {
 void note_changes(const Resumed& resumed, const Loading& l) {
   const io::CheckpointMetadata& saved = resumed.metadata;
   for (const std::string& change : changes(saved.config, l.config))
-    l.output.note("changed since that checkpoint: " + change);
+    l.output.note("changed since that checkpoint: " + change +
+                  (is_of_samples(change) ? "; samples come in another order from here on: in this "
+                                           "epoch some come twice, others not at all"
+                                         : ""));
   if (saved.global_batch != std::uint64_t(l.plan.global_batch))
     l.output.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
                               saved.global_batch, l.plan.global_batch));

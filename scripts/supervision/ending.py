@@ -22,13 +22,13 @@ FAULT = re.compile(r"\bfault: (kind=\S+ code=\d+ .*)")
 LOST_HOST = re.compile(r"Remote daemon: .* on node (\S+)|ssh: connect to host (\S+) port|error: Node failure on (\S+)")
 LOST_DAEMON = re.compile(r"unable to reliably start one or more daemons|daemon has unexpectedly failed|lost communication with a remote daemon")
 DEAD_RANK = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)")  # Open MPI 5 breaks the line
-DEEDS = {"dead": "has ended without a word", "silent": "has not been heard", "stuck": "is stuck"}
+DEEDS = {"dead": "has ended without a word", "silent": "has not been heard", "stuck": "is stuck", "disconnected": "has lost its connection"}
 
 
 @dataclasses.dataclass
 class Ending:
     code: int
-    kind: str  # dead, silent, stuck; empty: nobody is to blame
+    kind: str  # dead, silent, stuck, disconnected; empty: nobody is to blame
     hosts: list  # to blame, as far as they are known
     who: str
     seconds: float
@@ -89,7 +89,7 @@ def culprit(text, fault):
         host = next(filter(None, lost.groups()))
         return "silent", [host], f"host {host} does not answer"
     dead = DEAD_RANK.search(text)
-    if fault and not (dead and fault.get("how") == "dead" and dead[1] in fault.get("ranks", "").split(",")):
+    if fault and not (dead and fault.get("how") in ("dead", "disconnected") and dead[1] in fault.get("ranks", "").split(",")):
         return of_fault(fault)
     if dead:  # mpirun knows more of it
         return "dead", [dead[2]], f"rank {dead[1]} on {dead[2]} was ended by {signal_name(int(dead[3]))}"

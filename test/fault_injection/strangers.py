@@ -183,4 +183,5 @@ def main():
           f"4 s without files, {time.monotonic() - start:.1f} s in all")
 
 
-main()
+if __name__ == "__main__":
+    main()

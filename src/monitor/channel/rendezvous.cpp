@@ -32,7 +32,8 @@ std::string to_text(const Rendezvous& rendezvous) {
   std::string text(sizeof rendezvous.token, '\0');
   std::memcpy(text.data(), rendezvous.token.data(), sizeof rendezvous.token);
   text += rendezvous.network.empty() ? "?" : rendezvous.network;
-  text += fmt::format(" {} {}", rendezvous.process.of, rendezvous.process.id);
+  text += fmt::format(" {} {} {}", rendezvous.process.of, rendezvous.process.id,
+                      rendezvous.process.started);
   for (const Endpoint& endpoint : rendezvous.endpoints)
     text += fmt::format(" {} {}", endpoint.address, endpoint.port);
   return text;
@@ -42,7 +43,8 @@ Rendezvous rendezvous_from_text(const std::string& text) {
   Rendezvous rendezvous;
   std::memcpy(rendezvous.token.data(), text.data(), sizeof rendezvous.token);
   std::istringstream words(text.substr(sizeof rendezvous.token));
-  words >> rendezvous.network >> rendezvous.process.of >> rendezvous.process.id;
+  ProcessName& process = rendezvous.process;
+  words >> rendezvous.network >> process.of >> process.id >> process.started;
   for (Endpoint endpoint; words >> endpoint.address >> endpoint.port;)
     rendezvous.endpoints.push_back(endpoint);
   return rendezvous;

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ringtrain::monitor {
@@ -33,15 +34,15 @@ TimeLimit::~TimeLimit() { state_->socket = nullptr; }
 
 asio::awaitable<bool> Rank0Connector::connect(tcp::socket& socket) {
   std::string trouble = endpoints_.empty() ? "rank 0 has told no address" : "";
-  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    const std::size_t d = (first_ + i) % endpoints_.size();
-    const std::string why_not = co_await try_endpoint(socket, endpoints_[d]);
+  const std::vector<Endpoint> tried = endpoints_;  // another call may be under way and change them
+  for (const Endpoint& endpoint : tried) {
+    const std::string why_not = co_await try_endpoint(socket, endpoint);
     if (why_not.empty()) {
-      first_ = d;
+      endpoints_ = {endpoint};
       trouble_.clear();
       co_return true;
     }
-    trouble += fmt::format("{}{} {}", i == 0 ? "" : "; ", to_text(endpoints_[d]), why_not);
+    trouble += fmt::format("{}{} {}", trouble.empty() ? "" : "; ", to_text(endpoint), why_not);
   }
   trouble_ = std::move(trouble);
   co_return false;
@@ -109,6 +110,22 @@ void Rank0Connector::warn(const Endpoint& endpoint) {
         "who answers at {} is not rank 0 of this job: it does not know the job's token. It is told "
         "nothing, and rank 0's other addresses are tried",
         where);
+}
+
+void end_when_unacknowledged(tcp::socket& socket, std::chrono::seconds time) {
+  const auto set = [&](int level, int option, std::int64_t value) {
+    const int as_int = static_cast<int>(value);
+    ::setsockopt(socket.native_handle(), level, option, &as_int, sizeof as_int);
+  };
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * time.count());
+  set(IPPROTO_TCP, TCP_KEEPIDLE, std::max<std::int64_t>(1, time.count() / 2));
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
+bool was_ended(const asio::error_code& failure) {
+  return failure != asio::error::timed_out && failure != asio::error::host_unreachable &&
+         failure != asio::error::network_unreachable;
 }
 
 bool is_acknowledged(tcp::socket& socket) {

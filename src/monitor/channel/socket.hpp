@@ -42,7 +42,8 @@ class Rank0Connector {
         endpoints_(std::move(endpoints)) {}
 
   /// Connects `socket`, on which both ends have then proved who they are: whether an endpoint led
-  /// to rank 0. Each has two seconds; the one that did last comes first.
+  /// to rank 0. Each has two seconds. Once one did, no other is tried: the time to connect again is
+  /// short.
   asio::awaitable<bool> connect(asio::ip::tcp::socket& socket);
   /// The endpoints tried in vain the last time, each with its reason; empty after a success.
   const std::string& trouble() const { return trouble_; }
@@ -57,8 +58,7 @@ class Rank0Connector {
   const JobToken token_;
   const Service service_;
   const std::uint32_t rank_;
-  const std::vector<Endpoint> endpoints_;
-  std::size_t first_ = 0;  // endpoint to try
+  std::vector<Endpoint> endpoints_;
   std::string trouble_, warning_;
   std::set<std::string> warned_;
 };
@@ -88,6 +88,14 @@ asio::awaitable<asio::error_code> read_message(asio::ip::tcp::socket& socket, Me
   co_await asio::async_read(socket, asio::buffer(text), done);
   co_return failure;
 }
+
+/// From now on `socket` fails (timed_out) where the other end's host acknowledges nothing for so
+/// long, also while there is nothing to send. Its process may be stopped, or slow.
+void end_when_unacknowledged(asio::ip::tcp::socket& socket, std::chrono::seconds time);
+
+/// Whether a connection that ended so was ended by somebody: the other end, or a firewall. A
+/// network that is cut ends none.
+bool was_ended(const asio::error_code& failure);
 
 /// Whether the other end's host has acknowledged something within the last seconds; true where that
 /// cannot be known. A stopped process's host does.

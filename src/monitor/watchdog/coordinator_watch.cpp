@@ -24,6 +24,7 @@ constexpr std::size_t most_ranks_in_table = 64;  // of what other ranks are sent
 constexpr int ticks_an_account = 5;
 constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow
 constexpr int ticks_to_connect = 300;
+constexpr int ticks_between_returns = 600;
 constexpr double reported_after_s = 60;  // before a rank that others wait for is told
 constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 
@@ -53,18 +54,19 @@ class CoordinatorWatch final : public Watch {
     for (std::size_t r = 0; r < hosts_.size(); ++r)
       server_.ranks()[r].host = session().host_of()[r];
     server_.set_late(late_s());
-    look_at_silent();
+    look_at_unheard();
     if (const auto verdict = ringtrain::monitor::judge(server_.ranks(), silence_s(), lenient()))
       end(*verdict);
     if (++ticks_ == ticks_to_connect) tell_unwatched();
     tell_long_wait();
+    tell_returned();
     if (ticks_ % ticks_an_account == 0) accounts_.set(accounts());
     if (ticks_ % ticks_a_comparison == 0) compare_work();
   }
-  void look_at_silent() {
+  void look_at_unheard() {
     for (std::size_t r = 1; r < hosts_.size(); ++r) {
       RankHealth& rank = server_.ranks()[r];
-      rank.process = state_of_silent(r, rank, server_.process(r));
+      rank.process = state_of_unheard(r, rank, server_.process(r));
     }
   }
   std::vector<RankStats> accounts() {
@@ -127,6 +129,15 @@ class CoordinatorWatch final : public Watch {
     if (!text.empty() && !long_wait_told_) offer_stderr(fmt::format("train: {}\n", text));
     long_wait_told_ = !text.empty();
   }
+  // Once a minute at most.
+  void tell_returned() {
+    if (ticks_ < returned_told_ + ticks_between_returns) return;
+    for (const std::size_t r : server_.take_returned()) {
+      notices_.add(fmt::format("rank {} on {} lost its connection to rank 0 and has made it again",
+                               r, hosts_[r]));
+      returned_told_ = ticks_;
+    }
+  }
   // Those that no verdict can be about.
   void tell_unwatched() {
     for (std::size_t r = 1; r < hosts_.size(); ++r)
@@ -144,7 +155,7 @@ class CoordinatorWatch final : public Watch {
     return std::ranges::none_of(server_.ranks().subspan(1), present);
   }
   // The others would take this rank's end for a failure.
-  void say_goodbye() override {
+  void say_goodbye(bool /*in_peace*/) override {
     server_.say_goodbye();
     server_.run_for(tick);
   }
@@ -156,6 +167,7 @@ class CoordinatorWatch final : public Watch {
   TextMailbox& notices_;
   RankStatsMailbox& accounts_;
   int ticks_ = 0;
+  int returned_told_ = -ticks_between_returns;
   bool long_wait_told_ = false;
 };
 

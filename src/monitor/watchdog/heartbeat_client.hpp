@@ -10,7 +10,8 @@
 
 namespace ringtrain::monitor {
 
-/// Another rank's end of the side channel. For one thread; throws nothing.
+/// Another rank's end of the side channel. It makes a connection that is lost again, for as long as
+/// it lives. For one thread; throws nothing.
 class HeartbeatClient {
  public:
   /// `endpoints` are tried in turn until rank 0 answers.
@@ -30,10 +31,10 @@ class HeartbeatClient {
   /// As Rank0Connector has them.
   const std::string& trouble() const;
   std::string take_warning();
-  /// Rank 0 has said goodbye.
+  /// Rank 0 has said goodbye: on its own, or as it has heard that this rank leaves.
   bool rank_0_left() const;
-  /// Rank 0 has ended without a word.
-  bool rank_0_ended() const;
+  /// The connection was ended without that, and rank 0 has not been heard on another one yet.
+  bool lost() const;
   /// Since rank 0 was last heard.
   double silent_s() const;
   /// How late rank 0's ticks were lately, as it said; and whether its host answers.

@@ -18,6 +18,8 @@ using asio::use_awaitable;
 
 using asio::ip::tcp;
 
+constexpr std::string_view goodbye = "goodbye";
+
 std::string message(int exit_code, double late_s, std::string_view text) {
   constexpr double most_ds = 60'000;
   const HeartbeatReply answer{static_cast<std::uint16_t>(exit_code),
@@ -31,7 +33,6 @@ std::string message(int exit_code, double late_s, std::string_view text) {
 struct Peer {
   explicit Peer(tcp::socket connection) : socket(std::move(connection)) {}
   tcp::socket socket;
-  ProcessName process{};
   std::string outbox;
   static constexpr std::size_t most_in_outbox = std::size_t{4} << 20;
   bool sending = false;
@@ -78,7 +79,7 @@ class HeartbeatServer::Impl {
  public:
   Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
        RankListener::Tell tell)
-      : views(static_cast<std::size_t>(ranks)), peers(views.size()) {
+      : views(static_cast<std::size_t>(ranks)), processes(views.size()), peers(views.size()) {
     if (ranks > 1)
       listener.emplace(
           context, RankListener::Sign{token, Service::watchdog, ranks}, addresses,
@@ -113,37 +114,42 @@ class HeartbeatServer::Impl {
       context.get_executor()};
   std::optional<RankListener> listener;
   std::vector<RankHealth> views;
+  std::vector<ProcessName> processes;
   std::vector<PeerPointer> peers;  // by rank; null: not connected
-  double late_s = 0;               // of this rank
+  std::set<std::size_t> returned;
+  double late_s = 0;  // of this rank
 
  private:
   asio::awaitable<void> serve(PeerPointer peer, std::size_t rank) {
     RankHealth& view = views[rank];
+    if (view.connected)
+      returned.insert(rank);  // and is silent until it says something
+    else
+      view.silent_s = 0;
     view.connected = true;
-    view.silent_s = 0;
-    view.ended = false;  // on the connection before this one
-    view.ended_s = 0;
+    view.lost = false;
+    view.lost_s = 0;
     if (const PeerPointer before = std::exchange(peers[rank], peer)) close(before);
     // at once: from here on it notices when this rank falls silent
     send(peer, message(0, late_s, ""));
-    const asio::error_code failure = co_await listen_to(peer, view);
+    const asio::error_code failure = co_await listen_to(peer, rank);
     if (peers[rank] != peer) co_return;  // it has connected anew
     peers[rank] = nullptr;
-    // What a network in trouble reports is no death: such a rank is just not heard any more.
-    view.ended =
-        !view.left && (failure == asio::error::eof || failure == asio::error::connection_reset);
+    view.lost = !view.left && was_ended(failure);
   }
 
   // Until the connection ends: why.
-  asio::awaitable<asio::error_code> listen_to(PeerPointer peer, RankHealth& view) {
+  asio::awaitable<asio::error_code> listen_to(PeerPointer peer, std::size_t rank) {
+    RankHealth& view = views[rank];
     for (;;) {
       Heartbeat beat;
       std::string text;
       const asio::error_code failure = co_await read_message(peer->socket, beat, text, most_text);
       if (failure) co_return failure;
       take_beat(view, beat, text);
-      peer->process = beat.process;
-      send(peer, message(0, late_s, ""));
+      processes[rank] = beat.process;
+      // A rank that leaves waits for it: its last word might have been lost with the connection.
+      send(peer, message(0, late_s, view.left ? goodbye : ""));
     }
   }
 
@@ -171,7 +177,7 @@ void HeartbeatServer::run_for(std::chrono::milliseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
   for (RankHealth& view : impl_->views) {
     view.silent_s += seconds;
-    if (view.ended) view.ended_s += seconds;
+    if (view.lost) view.lost_s += seconds;
   }
   impl_->ask_silent_hosts(seconds);
   impl_->context.restart();
@@ -186,12 +192,15 @@ void HeartbeatServer::forgive_silence() {
 
 void HeartbeatServer::set_late(double seconds) { impl_->late_s = seconds; }
 
-ProcessName HeartbeatServer::process(std::size_t rank) const {
-  const PeerPointer& peer = impl_->peers[rank];
-  return peer ? peer->process : ProcessName{};
+const ProcessName& HeartbeatServer::process(std::size_t rank) const {
+  return impl_->processes[rank];
 }
 
-void HeartbeatServer::say_goodbye() { impl_->send_to_all(message(0, 0, "goodbye")); }
+std::set<std::size_t> HeartbeatServer::take_returned() {
+  return std::exchange(impl_->returned, {});
+}
+
+void HeartbeatServer::say_goodbye() { impl_->send_to_all(message(0, 0, goodbye)); }
 
 void HeartbeatServer::end_job(int exit_code, std::string_view why) {
   impl_->send_to_all(message(exit_code, 0, why));

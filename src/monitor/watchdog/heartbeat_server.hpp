@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +16,9 @@ namespace ringtrain::monitor {
 /// What `view` is of a rank that has just sent `beat`, with `text` behind it.
 void take_beat(RankHealth& view, const Heartbeat& beat, const std::string& text);
 
-/// Rank 0's end of the side channel: a RankListener, and the ranks that have come in. With one rank
-/// it listens for nobody. For one thread; throws Error only from the constructor.
+/// Rank 0's end of the side channel: a RankListener, and the ranks that have come in. One that
+/// comes again, as its connection was lost, is known as before. With one rank it listens for
+/// nobody. For one thread; throws Error only from the constructor.
 class HeartbeatServer {
  public:
   /// `addresses` and `tell` as RankListener has them.
@@ -34,7 +36,9 @@ class HeartbeatServer {
   /// By rank. The caller fills in that of rank 0, which has no connection.
   std::span<RankHealth> ranks();
   /// As that rank named itself.
-  ProcessName process(std::size_t rank) const;
+  const ProcessName& process(std::size_t rank) const;
+  /// The ranks that have come again since the last call.
+  std::set<std::size_t> take_returned();
   /// After a pause of this process: nobody has been silent yet.
   void forgive_silence();
   /// Tells all ranks that this one's end will be no failure. run_for() sends it.

@@ -27,6 +27,10 @@ std::vector<int> those(Views ranks, const std::function<bool(const RankHealth&)>
   return found;
 }
 
+bool has_ended(const RankHealth& rank) {
+  return rank.process == ProcessState::gone &&
+         (rank.lost ? rank.lost_s : rank.silent_s) > goodbye_s;
+}
 bool overdue(const RankHealth& rank) { return rank.status.in_phase_s > rank.status.limit_s; }
 bool waiting(const RankHealth& rank) { return waits_for_ranks(rank.status.phase); }
 
@@ -92,6 +96,7 @@ std::string what_of(const Verdict& verdict, const RankHealth& rank) {
       return fmt::format("has ended without a word in {} of step {}",
                          metrics::phase_names(s.phase).watchdog, s.step);
     case Verdict::Kind::silent:
+    case Verdict::Kind::disconnected:
       return fmt::format("has not been heard for {:.0f} s: {}", rank.silent_s, why_silent(rank));
     default:
       if (starts(s.phase))
@@ -113,14 +118,16 @@ double patience_s(const RankHealth& rank, double silence_s) {
 }
 
 std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
-  const auto dead =
-      those(ranks, [](const RankHealth& r) { return r.ended && r.ended_s > goodbye_s; });
+  const auto dead = those(ranks, has_ended);
   if (!dead.empty()) return Verdict{Verdict::Kind::dead, dead};
   if (lenient) return std::nullopt;
-  const auto silent = those(ranks, [=](const RankHealth& r) {
-    return r.connected && r.silent_s > patience_s(r, silence_s);
-  });
-  if (!silent.empty()) return Verdict{Verdict::Kind::silent, silent};
+  for (const bool lost : {false, true}) {
+    const auto silent = those(ranks, [=](const RankHealth& r) {
+      return r.connected && r.lost == lost && r.silent_s > patience_s(r, silence_s);
+    });
+    if (!silent.empty())
+      return Verdict{lost ? Verdict::Kind::disconnected : Verdict::Kind::silent, silent};
+  }
   if (const auto verdict = stuck_at_work(ranks)) return verdict;
   return all_wait(ranks);
 }
@@ -172,6 +179,11 @@ std::string long_wait(Views ranks, std::span<const std::string> hosts, double pa
 std::string why_silent(const RankHealth& rank) {
   if (rank.process == ProcessState::stopped) return "its process is stopped";
   if (rank.process == ProcessState::frozen) return "its process is frozen by its control group";
+  if (rank.lost)
+    return fmt::format("connection lost and not made again{}",
+                       rank.process == ProcessState::unknown
+                           ? ", as the network refuses it or the process has ended"
+                           : ", though the process lives");
   if (!rank.acknowledged) return "its host is down or the network is cut";
   return "it is stopped or gets no CPU, its host is down or the network is cut";
 }
@@ -189,7 +201,7 @@ std::string describe(const Verdict& verdict, Views ranks, std::span<const std::s
 }
 
 std::string details(const Verdict& verdict, std::span<const std::string> hosts) {
-  constexpr std::array how = {"dead", "silent", "stuck"};
+  constexpr std::array how = {"dead", "silent", "disconnected", "stuck"};
   std::string text = key_value("how", how.at(static_cast<std::size_t>(verdict.kind)));
   if (verdict.culprits.empty()) return text;
   std::vector<std::string> names;
@@ -204,10 +216,11 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankHealth& rank = ranks[r];
     const RankStatus& status = rank.status;
-    const std::string heard = rank.left         ? "has left"
-                              : rank.ended      ? "has ended"
-                              : !rank.connected ? "never"
-                                                : fmt::format("{:.0f} s ago", rank.silent_s);
+    const std::string heard = rank.left                            ? "has left"
+                              : rank.process == ProcessState::gone ? "has ended"
+                              : !rank.connected                    ? "never"
+                                                : fmt::format("{:.0f} s ago{}", rank.silent_s,
+                                                              rank.lost ? ", connection lost" : "");
     text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}{}{}\n", r, hosts[r],
                         status.step, metrics::phase_names(status.phase).watchdog, status.in_phase_s,
                         status.limit_s, heard, status.item.empty() ? "" : "  at ", status.item);

@@ -37,7 +37,7 @@ class WorkerWatch final : public Watch {
   void forgive() override { client_.forgive_silence(); }
   void listen(std::chrono::milliseconds time) override { client_.run_for(time); }
   void judge() override {
-    if (++ticks_ % ticks_a_beat == 0) client_.send(beat(), own().item);
+    if (ticks_++ % ticks_a_beat == 0) client_.send(beat(), own().item);
     if (const auto& ending = client_.ending()) await_end(*ending);
     if (const std::string warning = client_.take_warning(); !warning.empty()) tell(warning);
     if (ticks_ == ticks_to_report && !client_.connected())
@@ -49,11 +49,13 @@ class WorkerWatch final : public Watch {
         end("rank 0 has failed and left, and nobody has ended this rank", "left", Exit::internal);
       return;
     }
-    if (client_.rank_0_ended()) since_death_s_ += tick_s;
-    if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
     look_at_rank_0();
-    if (client_.connected() && !lenient() && rank_0_.silent_s > patience_s(rank_0_, silence_s()))
-      end(silence(), "silent");
+    if (rank_0_.process == ProcessState::gone)
+      since_death_s_ += tick_s;
+    else if (client_.connected() && !lenient() &&
+             rank_0_.silent_s > patience_s(rank_0_, silence_s()))
+      end(silence(), rank_0_.lost ? "disconnected" : "silent");
+    if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
     report_signal();
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
     // whom it may wait.
@@ -65,8 +67,9 @@ class WorkerWatch final : public Watch {
           "unheard");
   }
   std::string silence() const {
-    return fmt::format("rank 0 has not been heard for {:.0f} s: {}", rank_0_.silent_s,
-                       why_silent(rank_0_));
+    const std::string& trouble = client_.trouble();
+    return fmt::format("rank 0 has not been heard for {:.0f} s: {}{}{}", rank_0_.silent_s,
+                       why_silent(rank_0_), trouble.empty() ? "" : "; ", trouble);
   }
   // A daemon that has lost mpirun ends its ranks by SIGTERM and, a second later, SIGKILL; nobody
   // else can say why. To collect stacks would take longer.
@@ -86,9 +89,10 @@ class WorkerWatch final : public Watch {
   }
   void look_at_rank_0() {
     rank_0_.silent_s = client_.silent_s();
+    rank_0_.lost = client_.lost();
     rank_0_.late_s = client_.rank_0_late_s();
     rank_0_.acknowledged = client_.acknowledged();
-    rank_0_.process = state_of_silent(0, rank_0_, process_of_rank_0_);
+    rank_0_.process = state_of_unheard(0, rank_0_, process_of_rank_0_);
   }
   Heartbeat beat() {
     return {.account = account(),
@@ -119,11 +123,14 @@ class WorkerWatch final : public Watch {
                         .of_kind("", key_value("how", how) + key_value("ranks", "0")));
   }
   bool alone() override { return true; }
-  void say_goodbye() override {
+  // Until rank 0 has heard it: were it lost with a connection, this rank would be missed.
+  void say_goodbye(bool in_peace) override {
     Heartbeat last = beat();
     last.leaving = 1;
     client_.send(last);
-    client_.run_for(tick);
+    const Deadline patience(in_peace && client_.connected() ? silence_s() : 0);
+    do client_.run_for(tick);
+    while (!client_.rank_0_left() && !patience.over());
   }
 
   const ProcessName process_of_rank_0_;

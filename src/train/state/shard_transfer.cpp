@@ -23,6 +23,10 @@ using asio::use_awaitable;
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 
+// A connection on which nothing is acknowledged for so long is given up for another one: a firewall
+// may have forgotten it, which neither end is told.
+constexpr auto unacknowledged_time = 5s;
+
 // All but `busy` belongs to the thread.
 class ShardSender::Impl {
  public:
@@ -96,6 +100,7 @@ class ShardSender::Impl {
     if (const std::string warning = connector_.take_warning(); warn_ && !warning.empty())
       warn_(warning);
     if (!there || hello_.save != save) co_return Said();
+    monitor::end_when_unacknowledged(*socket, unacknowledged_time);
     asio::error_code failure;
     co_await asio::async_write(*socket, asio::buffer(&hello_, sizeof hello_),
                                asio::redirect_error(use_awaitable, failure));
@@ -225,6 +230,7 @@ class ShardReceiver::Impl {
   }
 
   asio::awaitable<void> serve(Socket socket, std::size_t rank) {
+    monitor::end_when_unacknowledged(*socket, unacknowledged_time);
     ShardHello hello;
     asio::error_code failure;
     co_await asio::async_read(*socket, asio::buffer(&hello, sizeof hello),

@@ -29,8 +29,8 @@ enum class ShardAnswer : std::uint8_t {
 };
 
 /// Another rank's end: brings its slice of a save to rank 0 while training goes on, on a thread of
-/// its own. It tries again until rank 0 has it, or does not want it. For one thread; throws
-/// nothing.
+/// its own. It tries again until rank 0 has it, or does not want it, also where a connection is
+/// lost on the way. For one thread; throws nothing.
 class ShardSender {
  public:
   /// `endpoints` are tried in turn. `warn`, on that thread, gets Rank0Connector's warnings, and why

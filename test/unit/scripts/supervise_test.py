@@ -163,6 +163,12 @@ class Playing(unittest.TestCase):
         self.assertEqual(self.calls[1], "-np 3 --host n0,n1,n2 --map-by node ./train --restarts 2 --without-lost-hosts --as-ranks 4 --restarts 0")
         self.assertIn("without n3, with 3 of 4 ranks", said)
 
+    def test_no_host_is_left_out_for_a_lost_connection(self):
+        lost = FAULT.format("rank_lost", 71, " how=disconnected ranks=1 hosts=n1")
+        said = self.play([f"71 step 5, loss {lost}"] * 2 + ["0"], "./mpirun --host n0,n1 -np 2 ./train --restarts 3 --without-lost-hosts", 0)
+        self.assertTrue(all("--host n0,n1" in call for call in self.calls), self.calls)
+        self.assertIn("rank 1 on n1 has lost its connection", said)
+
     def test_a_host_on_which_a_process_dies_twice_is_left_out(self):
         script = [f"137 step 5, loss {KILLED.format(host)}" for host in (1, 2, 2)] + ["0"]
         self.play(script, "./mpirun -np 4 --host n0:2,n1:2,n2:2 ./train --restarts 3 --without-lost-hosts", 0)
@@ -447,6 +453,14 @@ class Endings(unittest.TestCase):
         verdict = FAULT.format("rank_lost", 71, " how=dead ranks={} hosts=n1\n")
         self.assertIn("SIGKILL", self.ending(71, verdict.format(1) + KILLED.format(1)).text)
         self.assertIn("rank 2 on n1 has ended", self.ending(71, verdict.format(2) + KILLED.format(1)).text)
+
+    def test_a_lost_connection_blames_no_host(self):
+        lost = self.ending(71, FAULT.format("rank_lost", 71, " how=disconnected ranks=3 hosts=n3"))
+        self.assertTrue(lost.curable)
+        self.assertEqual(lost.kind, "disconnected")
+        self.assertIn("rank 3 on n3 has lost its connection", lost.text)
+        verdict = FAULT.format("rank_lost", 71, " how=disconnected ranks=1 hosts=n1\n")
+        self.assertEqual(self.ending(71, verdict + KILLED.format(1)).kind, "dead")
 
     def test_hosts_have_domains_or_none(self):
         self.assertTrue(same_host("n3", "n3.cluster.org"))

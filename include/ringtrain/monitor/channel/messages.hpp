@@ -12,13 +12,15 @@ using JobToken = std::array<std::byte, 16>;
 
 /// A process of a host, as others on it see it.
 struct ProcessName {
-  std::uint64_t of = 0;  ///< the namespace that the id is of
-  std::int64_t id = 0;   ///< 0: not known
+  std::uint64_t of = 0;       ///< the namespace that the id is of
+  std::int64_t id = 0;        ///< 0: not known
+  std::uint64_t started = 0;  ///< by the host's clock: another process may get the id later
 };
 
 // What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
 // who they are (handshake.hpp); then ranks send Heartbeats, and rank 0 answers each with a
-// HeartbeatReply.
+// HeartbeatReply, a rank's last one with its goodbye. A connection that is lost is made again, with
+// new proofs.
 
 inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
 
@@ -33,7 +35,7 @@ struct Heartbeat {
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
   ProcessName process{};
 };
-static_assert(sizeof(Heartbeat) == 304, "docs/internals/watchdog.md says how many bytes it has");
+static_assert(sizeof(Heartbeat) == 312, "docs/internals/watchdog.md says how many bytes it has");
 
 struct HeartbeatReply {
   std::uint16_t exit_code = 0;   // not 0: end now, the job is over

@@ -28,11 +28,11 @@ struct RankHealth {
   RankStats account{};  ///< so far
   double silent_s = 0;  ///< since it was last heard
   double late_s = 0;    ///< a tick of its watchdog was lately, as it said itself
-  ProcessState process = ProcessState::unknown;  ///< now that it is silent, where it can be seen
+  ProcessState process = ProcessState::unknown;  ///< now that it is silent or lost, where seen
   bool acknowledged = true;                      ///< its host's kernel answers
   bool connected = false;                        ///< it has been heard at least once
-  bool ended = false;   ///< its connection closed without a goodbye: the process is gone
-  double ended_s = 0;   ///< since when
+  bool lost = false;    ///< its connection has ended without a goodbye and is not made again
+  double lost_s = 0;    ///< since when
   bool left = false;    ///< it has said goodbye
   int host = 0;         ///< its number
   std::string stack{};  ///< of its main thread, once it was told that the job ends
@@ -40,7 +40,7 @@ struct RankHealth {
 
 /// Why a job cannot go on, and who is to blame.
 struct Verdict {
-  enum class Kind { dead, silent, stuck };
+  enum class Kind { dead, silent, disconnected, stuck };
   Kind kind = Kind::stuck;
   std::vector<int> culprits;                    ///< empty: all ranks wait for one another
   metrics::Phase phase = metrics::Phase::init;  ///< they are stuck in
@@ -54,12 +54,13 @@ struct Verdict {
 /// host answers, may for longer the later its own ticks were before, up to six times.
 double patience_s(const RankHealth& rank, double silence_s);
 
-/// A rank is lost when it has ended or is silent for longer than patience_s(), and stuck when it is
-/// in a phase for longer than its limit. Ranks that wait for others are to blame only when all
-/// wait: then those that are behind are, or nobody. Between hosts nobody is, as a rank may still
-/// wait for the last piece of a sum that others have whole, and are a step ahead. While there are
-/// ranks that were never heard, they may wait for 900 s. Nothing but a rank that has ended is
-/// judged while `lenient`, after a pause of the whole job.
+/// A rank is lost when its process has ended or it is silent for longer than patience_s(), and
+/// stuck when it is in a phase for longer than its limit. One whose connection is lost, but whose
+/// process lives or cannot be seen, has as long to make it again. Ranks that wait for others are to
+/// blame only when all wait: then those that are behind are, or nobody. Between hosts nobody is, as
+/// a rank may still wait for the last piece of a sum that others have whole, and are a step ahead.
+/// While there are ranks that were never heard, they may wait for 900 s. Nothing but a rank that
+/// has ended is judged while `lenient`, after a pause of the whole job.
 std::optional<Verdict> judge(std::span<const RankHealth> ranks, double silence_s, bool lenient);
 
 /// How long a rank may be in `phase` without moving: so long that the job ends after 30 s or

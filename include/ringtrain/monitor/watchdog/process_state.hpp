@@ -14,12 +14,14 @@ enum class ProcessState : std::uint8_t {
   frozen,   ///< by its control group
   runs,     ///< some of it has a CPU, wants one, or waits for a disk
   waits,    ///< for something else
+  gone,     ///< it has ended, or is about to and will do nothing more
 };
 
 /// Takes some 20 us a thread. Never waits.
 ProcessState state_of(pid_t process);
 
-/// Likewise, of a rank of this host; unknown where it is in another container.
+/// Likewise, of a rank of this host; unknown where it is in another container. Another process that
+/// has got its id since is not it.
 ProcessState state_of(const ProcessName& process);
 
 /// This one.

@@ -105,7 +105,7 @@ class Watch {
       look_at_own();
       if (!over(until) && !session_.ending()) judge();
     }
-    say_goodbye();
+    say_goodbye(until == Until::alone && !session_.ending());
   }
 
  protected:
@@ -114,7 +114,8 @@ class Watch {
   virtual void judge() = 0;
   /// Whether no rank is left that this one watches.
   virtual bool alone() = 0;
-  virtual void say_goodbye() = 0;
+  /// `in_peace`: nothing has failed, and there is time to be heard.
+  virtual void say_goodbye(bool in_peace) = 0;
 
   static constexpr std::chrono::milliseconds tick{100};
   static constexpr double tick_s = 0.1;
@@ -140,13 +141,14 @@ class Watch {
   }
   bool lenient() const { return pauses_.lenient(); }
   double late_s() const { return pauses_.lately_s(); }
-  /// Of a silent rank of this host: whether it is stopped, say, or only gets no CPU.
-  ProcessState state_of_silent(std::size_t rank, const RankHealth& health,
-                               const ProcessName& process) const {
+  /// Of a rank of this host that is not heard: whether it has ended, is stopped, say, or only gets
+  /// no CPU.
+  ProcessState state_of_unheard(std::size_t rank, const RankHealth& health,
+                                const ProcessName& process) const {
     const auto& host_of = session_.host_of();
     const bool here = host_of[rank] == host_of[static_cast<std::size_t>(session_.rank())];
-    const bool silent = !health.left && health.silent_s > looked_at_s;
-    return here && silent ? state_of(process) : ProcessState::unknown;
+    const bool unheard = !health.left && (health.lost || health.silent_s > looked_at_s);
+    return here && unheard ? state_of(process) : ProcessState::unknown;
   }
   /// Longer, and a rank is lost.
   double silence_s() const { return options_.watchdog_silence_s; }

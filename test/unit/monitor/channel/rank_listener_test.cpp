@@ -429,8 +429,8 @@ TEST_CASE("rank listener: a rank that comes again takes the place of its old con
   HeartbeatClient again(job_token, 1, server.endpoints());
   again.send({.step = 7});
   REQUIRE(serve_until(server, again, [&] { return server.ranks()[1].status.step == 7; }));
-  CHECK(talk_until(old, [&] { return old.rank_0_ended(); }));
-  CHECK_FALSE(server.ranks()[1].ended);
+  CHECK(talk_until(old, [&] { return old.lost(); }));
+  CHECK_FALSE(server.ranks()[1].lost);
 }
 
 TEST_CASE("rank listener: slices come while strangers hold connections to their port") {

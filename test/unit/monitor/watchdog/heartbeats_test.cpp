@@ -9,6 +9,7 @@
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "support/catch.hpp"
 #include "unit/monitor/job_token.hpp"
+#include "unit/monitor/own_sockets.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::monitor;
@@ -105,12 +106,12 @@ TEST_CASE("side channel: who does not know the token is nobody") {
   stranger.send({.step = 99});
   beyond.send({.step = 99});
   CHECK_FALSE(run_until(server, stranger, [&] { return server.ranks()[1].connected; }));
-  CHECK_FALSE(run_until(server, beyond,
-                        [&] { return beyond.rank_0_ended() && server.ranks()[1].connected; }));
+  CHECK_FALSE(
+      run_until(server, beyond, [&] { return beyond.lost() && server.ranks()[1].connected; }));
   CHECK(server.ranks()[1].status.step == 0);
 }
 
-TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
+TEST_CASE("side channel: a connection that ends without goodbye is told from a goodbye") {
   HeartbeatServer server(job_token, 3, loopback);
   std::vector<HeartbeatClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
@@ -120,24 +121,102 @@ TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
   ranks[1].send({.step = 2, .leaving = 1});
   REQUIRE(run_until(server, ranks, [&] { return server.ranks()[2].left; }));
   ranks.clear();
-  REQUIRE(run_until(server, ranks, [&] { return server.ranks()[1].ended; }));
-  CHECK_FALSE(server.ranks()[2].ended);
+  REQUIRE(run_until(server, ranks, [&] { return server.ranks()[1].lost; }));
+  CHECK_FALSE(server.ranks()[2].lost);
 }
 
-TEST_CASE("side channel: a rank whose connection ended and that connects anew has not ended") {
+TEST_CASE("side channel: a connection that is cut is made again, and the rank known as before") {
+  const bool reset = GENERATE(false, true);
+  const End end = GENERATE(End::of_rank_0, End::of_rank);
+  HeartbeatServer server(job_token, 2, loopback);
+  const std::uint16_t port = server.endpoints().front().port;
+  HeartbeatClient rank = client(server, 1);
+  rank.send({.step = 7}, "/mnt/a");
+  REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].status.step == 7; }));
+  CHECK(server.take_returned().empty());
+
+  const int socket = own_socket(port, end);
+  reset ? reset_connection(socket) : cut_connection(socket);
+  bool kept = true;
+  std::set<std::size_t> returned;
+  REQUIRE(run_until(server, rank, [&] {
+    kept = kept && server.ranks()[1].connected && server.ranks()[1].status.step == 7 &&
+           server.process(1).id == ::getpid();
+    returned.merge(server.take_returned());
+    return !returned.empty();
+  }));
+
+  CHECK(returned == std::set<std::size_t>{1});
+  CHECK(kept);
+  CHECK_FALSE(server.ranks()[1].lost);
+  CHECK(server.ranks()[1].lost_s == 0);
+  rank.send({.step = 8});
+  REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].status.step == 8; }));
+  CHECK_FALSE(rank.lost());
+  CHECK(rank.silent_s() < 2);
+  CHECK(server.strangers().all() == 0);
+}
+
+TEST_CASE("side channel: a connection that drops all without a word is made again in time") {
+  HeartbeatServer server(job_token, 3, loopback);
+  const std::uint16_t port = server.endpoints().front().port;
+  std::vector<HeartbeatClient> ranks;
+  for (const int r : {1, 2}) {  // one hears nothing, and nothing is heard of the other
+    ranks.push_back(client(server, r));
+    REQUIRE(run_until(server, ranks, [&] { return ranks.back().connected(); }));
+    drop_incoming(own_socket(port, r == 1 ? End::of_rank : End::of_rank_0));
+  }
+  double longest_s = 0;
+  std::set<std::size_t> returned;
+
+  for (int i = 0; i < 1000 && returned.size() < 2; ++i) {
+    if (i % 20 == 0)
+      for (std::size_t r : {0, 1}) ranks[r].send({.step = 9});
+    run_until(server, ranks, [n = 0]() mutable { return ++n > 1; });
+    for (const std::size_t r : {1, 2}) longest_s = std::max(longest_s, server.ranks()[r].silent_s);
+    returned.merge(server.take_returned());
+  }
+
+  CHECK(returned == std::set<std::size_t>{1, 2});
+  CHECK(run_until(server, ranks, [&] { return server.ranks()[2].status.step == 9; }));
+  CHECK(longest_s < 8);
+}
+
+TEST_CASE("side channel: a goodbye that is lost with its connection is said again") {
+  HeartbeatServer server(job_token, 2, loopback);
+  const std::uint16_t port = server.endpoints().front().port;
+  HeartbeatClient rank = client(server, 1);
+  REQUIRE(run_until(server, rank, [&] { return rank.connected(); }));
+
+  drop_incoming(own_socket(port, End::of_rank_0));
+  rank.send({.step = 3, .leaving = 1});
+  rank.run_for(20ms);
+  CHECK_FALSE(rank.rank_0_left());
+  reset_connection(own_socket(port, End::of_rank));
+
+  REQUIRE(run_until(server, rank, [&] { return rank.rank_0_left(); }));
+  CHECK(server.ranks()[1].left);
+}
+
+TEST_CASE("side channel: nobody else takes the place of a rank whose connection is lost") {
   HeartbeatServer server(job_token, 2, loopback);
   {
-    HeartbeatClient first = client(server, 1);
-    REQUIRE(run_until(server, first, [&] { return server.ranks()[1].connected; }));
+    HeartbeatClient rank = client(server, 1);
+    rank.send({.step = 7});
+    REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].status.step == 7; }));
   }
-  for (int i = 0; i < 200 && !server.ranks()[1].ended; ++i) server.run_for(5ms);
-  REQUIRE(server.ranks()[1].ended);
+  REQUIRE(run_until(server, {}, [&] { return server.ranks()[1].lost; }));
+  JobToken wrong = job_token;
+  wrong.back() = std::byte{1};
 
-  HeartbeatClient second = client(server, 1);
-  REQUIRE(run_until(server, second, [&] { return !server.ranks()[1].ended; }));
-
-  CHECK(server.ranks()[1].connected);
-  CHECK(server.ranks()[1].ended_s == 0);
+  HeartbeatClient stranger = client(server, 1, wrong);
+  stranger.send({.step = 99});
+  REQUIRE(run_until(server, stranger, [&] { return server.strangers().all() > 0; }));
+  CHECK(server.ranks()[1].lost);
+  CHECK(server.ranks()[1].lost_s > 0);
+  CHECK(server.ranks()[1].status.step == 7);
+  HeartbeatClient again = client(server, 1);
+  CHECK(run_until(server, again, [&] { return !server.ranks()[1].lost; }));
 }
 
 TEST_CASE("side channel: silence is counted on both ends until something is heard") {
@@ -172,13 +251,13 @@ TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
     REQUIRE(run_until(*server, rank, [&] { return rank.rank_0_left(); }));
     server.reset();
     rank.run_for(50ms);
-    CHECK_FALSE(rank.rank_0_ended());
+    CHECK_FALSE(rank.lost());
     CHECK_FALSE(rank.ending());
   }
   SECTION("is lost") {
     server.reset();
-    for (int i = 0; i < 100 && !rank.rank_0_ended(); ++i) rank.run_for(10ms);
-    CHECK(rank.rank_0_ended());
+    for (int i = 0; i < 100 && !rank.lost(); ++i) rank.run_for(10ms);
+    CHECK(rank.lost());
     Stopwatch watch;
     rank.run_for(50ms);
     CHECK(watch.elapsed() >= 0.05);
@@ -208,5 +287,5 @@ TEST_CASE("side channel: who listens but is not rank 0 is neither rank 0 nor its
   for (int i = 0; i < 10; ++i) rank.run_for(20ms);
   accepting.join();
   CHECK_FALSE(rank.connected());
-  CHECK_FALSE(rank.rank_0_ended());
+  CHECK_FALSE(rank.lost());
 }

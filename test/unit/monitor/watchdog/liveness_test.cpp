@@ -32,10 +32,11 @@ TEST_CASE("verdict: a job whose ranks move goes on") {
 
 TEST_CASE("verdict: a rank that has ended without a goodbye is lost, even after a pause") {
   auto ranks = training();
-  ranks[2].ended = true;
-  ranks[2].ended_s = 0.4;
+  ranks[2].lost = true;
+  ranks[2].process = ProcessState::gone;
+  ranks[2].lost_s = 0.4;
   CHECK_FALSE(judged(ranks));  // its goodbye may be on its way
-  ranks[2].ended_s = 0.6;
+  ranks[2].lost_s = 0.6;
   for (const bool lenient : {false, true}) {
     const auto verdict = judge(ranks, 10, lenient);
     REQUIRE(verdict);
@@ -45,6 +46,25 @@ TEST_CASE("verdict: a rank that has ended without a goodbye is lost, even after 
   }
   ranks[2].left = true;
   CHECK_FALSE(judged(ranks));
+}
+
+TEST_CASE("verdict: a rank whose process lives, or may, has the time of a silent one to return") {
+  auto ranks = training();
+  ranks[2].lost = true;
+  ranks[2].process = GENERATE(ProcessState::waits, ProcessState::unknown);
+  ranks[2].silent_s = ranks[2].lost_s = 9.9;
+  CHECK_FALSE(judged(ranks));
+  ranks[2].silent_s = ranks[2].lost_s = 10.1;
+  REQUIRE(judged(ranks));
+  CHECK(judged(ranks)->kind == Kind::disconnected);
+  CHECK(judged(ranks)->culprits == std::vector{2});
+  CHECK(judged(ranks)->code() == Exit::rank_lost);
+  CHECK_THAT(
+      describe(*judged(ranks), ranks, std::vector<std::string>(4, "a")),
+      Contains("rank 2 on a has not been heard for 10 s: connection lost and not made again"));
+  ranks[1].silent_s = 11;  // a host that is silent is worse
+  CHECK(judged(ranks)->kind == Kind::silent);
+  CHECK(judged(ranks)->culprits == std::vector{1});
 }
 
 TEST_CASE("verdict: a silent rank is lost, but for one that was never heard or has left") {
@@ -218,8 +238,9 @@ TEST_CASE("verdict: the words name rank, host, phase, step and seconds") {
   ranks[1].acknowledged = false;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),
              Contains("12 s: its host is down or the network is cut"));
-  ranks[2].ended = true;
-  ranks[2].ended_s = 1;
+  ranks[2].lost = true;
+  ranks[2].lost_s = 1;
+  ranks[2].process = ProcessState::gone;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),
              Contains("rank 2 on c has ended without a word in all-reduce of step 7"));
   const std::string all = table(ranks, hosts);
@@ -235,5 +256,6 @@ TEST_CASE("verdict: programs are told who is to blame, and how") {
 
   CHECK(details({Kind::dead, {2}}, hosts) == " how=dead ranks=2 hosts=b");
   CHECK(details({Kind::silent, {1, 3}}, hosts) == " how=silent ranks=1,3 hosts=b,c");
+  CHECK(details({Kind::disconnected, {3}}, hosts) == " how=disconnected ranks=3 hosts=c");
   CHECK(details({Kind::stuck, {}}, hosts) == " how=stuck");
 }

@@ -54,12 +54,22 @@ TEST_CASE(
   CHECK(busy.comes_to(ProcessState::runs));
 }
 
-TEST_CASE(
-    "process state: of a process that is not there, or of another container, nothing is known") {
+TEST_CASE("process state: of one that is not named, or of another container, nothing is known") {
   ProcessName other = own_process();
   CHECK(state_of(other) == ProcessState::runs);
   ++other.of;
   CHECK(state_of(other) == ProcessState::unknown);
   CHECK(state_of(ProcessName{}) == ProcessState::unknown);
-  CHECK(state_of(pid_t{999'999'999}) == ProcessState::unknown);
+}
+
+TEST_CASE("process state: one that has ended is gone, also while nobody has waited for it") {
+  const Child child(false);
+  CHECK(child.comes_to(ProcessState::waits));
+  ::kill(child.id(), SIGKILL);
+  CHECK(child.comes_to(ProcessState::gone));
+  CHECK(state_of(pid_t{999'999'999}) == ProcessState::gone);
+  ProcessName before = own_process();  // which had this process's id
+  CHECK(before.started > 0);
+  --before.started;
+  CHECK(state_of(before) == ProcessState::gone);
 }

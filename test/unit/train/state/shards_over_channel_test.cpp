@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 #include "train/state/shard_transfer.hpp"
 #include "unit/monitor/job_token.hpp"
+#include "unit/monitor/own_sockets.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::train;
@@ -145,6 +146,24 @@ TEST_CASE("slices: who does not know the token, or brings something else, change
 
   CHECK_FALSE(server.complete());
   CHECK(target == std::vector<float>(100, 5.0f));
+}
+
+TEST_CASE("slices: a connection on which a slice vanishes without a word is made anew") {
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
+  const int door = monitor::own_socket(server.endpoints().front().port, monitor::End::that_listens);
+  ShardSender rank = sender(server, 1);
+  const std::vector<float> sent = numbers(1);
+  std::vector<float> target(sent.size());
+  monitor::drop_incoming(door, 500);  // on what comes in there: the proofs are shorter
+  server.expect(1, {{}, {target}});
+  rank.send(1, sent);
+  std::this_thread::sleep_for(500ms);
+  monitor::drop_nothing(door);
+  CHECK_FALSE(server.complete());
+
+  for (int i = 0; i < 10 && !server.complete(); ++i) complete_soon(server);
+  REQUIRE(server.complete());
+  CHECK(target == sent);
 }
 
 TEST_CASE("slices: a connection that breaks off is made anew") {

@@ -6,6 +6,7 @@ INCOMPATIBLE, RESUME_IMPOSSIBLE, RANK_LOST, STUCK, LOCKED, STORAGE = 65, 66, 71,
 TERM, INT = 128 + 15, 128 + 2
 
 DEAD = r"rank {rank} (on \S+ )?has ended without a word|noticed that process rank {rank} "
+FROZEN = r"rank {rank} (on \S+ )?has not been heard for \d\d+ s: its process is frozen by its control group"
 SILENT = r"rank {rank} (on \S+ )?has not been heard for \d\d+ s"
 STUCK_RANK = r"rank {rank} on \S+ has been in \S+ of step \d+ for \d\d+ s"
 OTHER_OPTIONS = r"options: rank 0 on \S+ has .* rank {rank} on \S+ has |run: rank 0 on \S+ has .* rank {rank} on \S+ has "
@@ -70,6 +71,7 @@ KINDS = {
     "another writer's temporaries": Kind(2),
     "strangers at the ports": Kind(2, lasts=True),
     "starved ranks": Kind(1, lasts=True),
+    "lost connection": Kind(4, says=r"rank \d on \S+ lost its connection to rank 0 and has made it again", by_chance=True, lasts=True),
     # ends of processes
     "kill of a rank": rank_ends(8, 137),
     "kill of rank 0": rank_ends(6, 137),
@@ -84,6 +86,7 @@ KINDS = {
     "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 18, ends=True, blames=True),
     "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 18, ends=True, blames=True),
     "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),
+    "frozen rank": Kind(2, (RANK_LOST,), FROZEN, 18, ends=True, blames=True),
     "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 33, ends=True, blames=True, needs_strace=True),
     "TERM to a rank": signal_ends(4, 15, (TERM,), 16),
     "INT to a rank": signal_ends(3, 2, (INT,), 16),
@@ -129,5 +132,5 @@ KINDS = {
     "power loss of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 18, ends=True, network=True),
     "power loss of rank 0": Kind(4, (-9,), seconds=18, ends=True, network=True),
 }
-HOST_KINDS = [name for name, kind in KINDS.items() if kind.network] + ["nothing", "kill of a rank", "kill of rank 0", "stop of a rank", "stop of rank 0"]
+HOST_KINDS = [name for name, kind in KINDS.items() if kind.network] + ["nothing", "kill of a rank", "kill of rank 0", "stop of a rank", "stop of rank 0", "lost connection"]
 LOCAL_KINDS = [name for name, kind in KINDS.items() if not kind.network]

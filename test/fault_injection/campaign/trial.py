@@ -14,6 +14,7 @@ from disk import DISK_STRIKES, Disk, silent
 from hosts import NETWORK_STRIKES
 from job import Job
 from kinds import KINDS, RESUME_IMPOSSIBLE
+from out_of_touch import OUT_OF_TOUCH_STRIKES
 from plan import STEPS
 from strikes import STRIKES, Scene, TooLate
 
@@ -200,7 +201,7 @@ class Trial:
             try:
                 if fault.in_save:
                     scene.await_save()
-                if wrong := (STRIKES | NETWORK_STRIKES | DISK_STRIKES)[fault.kind](scene, fault):
+                if wrong := (STRIKES | NETWORK_STRIKES | DISK_STRIKES | OUT_OF_TOUCH_STRIKES)[fault.kind](scene, fault):
                     self.wrong(f"{fault.kind}: {wrong}")
                 strike.step = scene.job.done_step()
                 strike.happened = scene.job.alive() or KINDS[fault.kind].ends or KINDS[fault.kind].lasts

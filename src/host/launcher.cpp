@@ -129,6 +129,11 @@ bool ends_within(int pid_file, int milliseconds) {
 
 }  // namespace
 
+FileDescriptor open_launcher() {
+  const auto launcher = launcher_process();
+  return FileDescriptor(launcher ? static_cast<int>(::syscall(SYS_pidfd_open, *launcher, 0)) : -1);
+}
+
 // The child keeps nothing open: mpirun waits until all have closed its pipes. It has a session of
 // its own, as daemons end the process groups of ranks.
 void end_launcher(pid_t launcher, std::chrono::milliseconds after) {

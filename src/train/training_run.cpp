@@ -192,7 +192,8 @@ int TrainingRun::train() {
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
   CheckpointManager checkpoints = make_checkpoints();
   const std::unique_ptr<Stepper> stepper = engine_.make_stepper(start_.position);
-  // mpirun kills the ranks a second after their SIGTERM, and a step may take longer.
+  // mpirun kills the ranks a second after their SIGTERM, and they end a second after mpirun. A step
+  // may take longer.
   const auto at_stop =
       session_.rank() == 0
           ? control_.signals().call_at_stop([&] { return checkpoints.save_if_killed(); })

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# terminated.sh MPIRUN TRAIN ROUNDS [SEED]: SIGTERM and SIGINT to mpirun at random moments, with Open MPI's defaults: it kills the
-# ranks half a second or a second later. Whatever a step takes, the last finished one is durable, with the bits of an undisturbed run.
+# terminated.sh MPIRUN TRAIN ROUNDS [SEED]: SIGTERM, SIGINT, two of them within a second, and SIGKILL to mpirun at random moments, with
+# Open MPI's defaults: its ranks are gone half a second or a second later. Whatever a step takes, the last finished one is durable, with the bits of an undisturbed run.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") rounds=$3 RANDOM=${4:-1}
 enter_folder
@@ -26,7 +26,7 @@ measure() { # the run that nobody ends, and its median step
   [ -n "$step_s" ] || log=whole.log give_up "a run that nobody ends has no steps"
 }
 
-killed=0
+killed=0 number=0
 for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 120"; do
   steps=${kind%% *} options=${kind#* }
   measure
@@ -43,16 +43,18 @@ for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
     wait_for 60 has 'step 1, loss'
     at=$RANDOM  # not in $(...), where it would have other numbers each time
     sleep "$(python3 -c "print(max(1.2 * $step_s, $step_s * ($steps - 1) - 3) * $at / 32768)")"  # the signal takes up to 2 s
-    if ((RANDOM % 2)); then signal=TERM; else signal=INT; fi
+    kinds=("INT INT" TERM KILL INT)
+    read -r signal again <<<"${kinds[number++ % 4]}"
     kill -$signal $mpi 2>/dev/null
+    [ -z "$again" ] || { sleep 0.3 && kill -$again $mpi 2>/dev/null; }
     ends
     python3 -c 'import fcntl; fcntl.lockf(open("ended/lock", "r+"), fcntl.LOCK_EX)'  # the writer is done
     told=$(last_told) file=$(newest ended) saved=
     [ -f "$file" ] && saved=$((10#$(basename "${file#*step-}" .h5)))
-    what="$options, SIG$signal after step $told"
+    what="$options, SIG$signal $again after step $told"
     if ended_by_itself; then how="ended by itself"; else how="was killed" killed=$((killed + 1)); fi
-    echo "steps of $step_s s: $signal to mpirun, which returned $code; the job $how; step $told was told, $saved is durable"
-    check "$what: the exit code" one_of $code 1 143 130 139
+    echo "steps of $step_s s: $signal $again to mpirun, which returned $code; the job $how; step $told was told, $saved is durable"
+    check "$what: the exit code" one_of $code 1 137 143 130 139
     check "$what: a checkpoint is durable" test -n "$saved"
     check "$what: it is of the last step" test "${saved:-0}" -ge "$told"
     check "$what: the same bits" is "$(bits ended)" "$(bits undisturbed "$saved")"

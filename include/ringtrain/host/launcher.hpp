@@ -8,11 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/base/file.hpp"
+
 namespace ringtrain::host {
 
 /// The nearest ancestor that starts ranks on this host (mpirun or its daemon), also through wrapper
 /// scripts. It is not bound to a core and may have the terminal that ranks do not have.
 std::optional<pid_t> launcher_process();
+
+/// A descriptor of that process, which poll() finds readable once it has ended, also as a zombie.
+/// -1 where there is none, or on a Linux older than 5.3.
+FileDescriptor open_launcher();
 
 /// Leaves a process behind that ends `launcher` if it has not ended by itself `after` that time:
 /// mpirun waits for minutes for the daemon of a host that is gone, and a daemon for its mpirun. By

@@ -23,9 +23,10 @@ StepRequest agreed_request(double stops, double signalled, double signals);
 /// starts; it holds across exec.
 void hold_save_signals();
 
-/// Takes SIGTERM, SIGINT and SIGUSR1 for the whole process. What StopSignals makes of them, or the
-/// default, happens on its thread: no thread that starts later, of any library, runs a handler amid
-/// its work. Made on the main thread before the others start, which takes signals again behind it.
+/// Takes SIGTERM, SIGINT, SIGHUP, SIGXCPU and SIGUSR1 for the whole process. What StopSignals makes
+/// of them, or the default, happens on its thread: no thread that starts later, of any library,
+/// runs a handler amid its work. Made on the main thread before the others start, which takes
+/// signals again behind it.
 class SignalThread {
  public:
   SignalThread();
@@ -41,17 +42,17 @@ class SignalThread {
 /// The signal to stop that came since the StopSignals was made, or 0. From any thread.
 int stop_signal();
 
-/// Turns the first SIGTERM or SIGINT into a request to stop after the current step, and SIGUSR1
-/// into one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within
-/// three seconds: then it is the same request, from mpirun. One lives, in run(), on the main
-/// thread.
+/// Turns the first SIGTERM, SIGINT, SIGHUP or SIGXCPU into a request to stop after the current
+/// step, and SIGUSR1 into one to save. SIGHUP and SIGXCPU that are ignored stay so. A second one to
+/// stop ends the process at once, unless it comes within three seconds: then it is the same
+/// request, from mpirun. So is any SIGXCPU. One lives, in run(), on the main thread.
 ///
 /// Until first_step_done(), the process ends `patience_s` after the first signal by itself, with
 /// 128 + n, whatever its threads wait for: nothing is lost with it. Uses SIGALRM.
 class StopSignals {
  public:
   explicit StopSignals(unsigned patience_s = 6);
-  /// From here on SIGUSR1 does nothing, and the first SIGTERM or SIGINT only waits for the next
+  /// From here on SIGUSR1 does nothing, and the first signal to stop only waits for the next
   /// StopSignals: it must not end a rank that leaves while rank 0 makes the last save.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
@@ -64,9 +65,9 @@ class StopSignals {
 
   /// A thread that lives as long as this object, or ends it.
   class Waiter;
-  /// Calls `act` on a thread of its own as soon as the first SIGTERM or SIGINT is there, again
-  /// every 20 ms until it returns true; whatever the main thread does meanwhile. Ended by its
-  /// destructor.
+  /// Calls `act` on a thread of its own as soon as the first signal to stop is there, again every
+  /// 20 ms until it returns true; whatever the main thread does meanwhile. The end of the launcher
+  /// counts as a SIGTERM: ranks outlive it by a second at most. Ended by its destructor.
   std::shared_ptr<Waiter> call_at_stop(std::function<bool()> act);
 };
 

@@ -39,7 +39,7 @@ constexpr int one_process = 1, best_effort = 2, class_shift = 13, last_of_class 
 
 // The trainer decides what a signal to the job means. SIGXFSZ: write() then reports the limit.
 void ignore_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGPIPE, SIGXFSZ})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGPIPE, SIGXFSZ, SIGXCPU})
     std::signal(signal, SIG_IGN);
 }
 

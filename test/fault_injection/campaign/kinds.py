@@ -77,7 +77,8 @@ KINDS = {
     "kill of rank 0": rank_ends(6, 137),
     "segv of a rank": rank_ends(4, 139),
     "abort of a rank": rank_ends(2, 134),
-    "kill of mpirun": Kind(6, (-9,), seconds=16, ends=True),
+    "kill of mpirun": Kind(6, (-9,), seconds=16, ends=True, loses_no_step=True),
+    "INT twice to mpirun": Kind(3, (INT, 1, -11), seconds=16, ends=True, by_chance=True, loses_no_step=True),
     # another one takes over
     "kill of the writer": Kind(6, says=REPLACED % 9),
     "segv of the writer": Kind(3, says=REPLACED % 11),

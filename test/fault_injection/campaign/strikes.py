@@ -121,6 +121,16 @@ def send(which, target):
     return strike
 
 
+def send_twice(which, target):  # as people press Ctrl-C
+    def strike(scene, fault):
+        pid = target(scene, fault)
+        kill(pid, which)
+        time.sleep(0.3)
+        kill(pid, which)
+
+    return strike
+
+
 def pause(target, seconds):
     def strike(scene, fault):
         pid = target(scene, fault)
@@ -377,6 +387,7 @@ STRIKES = {
     "segv of a rank": send(signal.SIGSEGV, rank),
     "abort of a rank": send(signal.SIGABRT, rank),
     "kill of mpirun": send(signal.SIGKILL, mpirun),
+    "INT twice to mpirun": send_twice(signal.SIGINT, mpirun),
     "kill of the writer": send(signal.SIGKILL, Scene.replaceable),
     "segv of the writer": send(signal.SIGSEGV, Scene.replaceable),
     "kill of the fork server": send(signal.SIGKILL, fork_server),

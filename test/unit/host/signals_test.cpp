@@ -1,8 +1,11 @@
 #include "ringtrain/host/signals.hpp"
 
+#include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -42,6 +45,8 @@ TEST_CASE("Wishes: what the ranks agree on") {
   CHECK(equal(agreed_request(2, 2, 2 * SIGINT), {true, SIGINT}));
   CHECK(equal(agreed_request(1, 1, SIGTERM), {true, SIGTERM}));
   CHECK(equal(agreed_request(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
+  CHECK(equal(agreed_request(2, 2, 2 * SIGHUP), {true, SIGHUP}));
+  CHECK(equal(agreed_request(1, 1, SIGXCPU), {true, SIGXCPU}));
   CHECK(equal(agreed_request(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
 }
 
@@ -74,7 +79,7 @@ TEST_CASE("Signal thread: it alone takes signals, whatever other threads do") {
     std::thread other([&] {
       sigset_t mask;
       ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
-      for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
+      for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1})
         blocked = blocked && sigismember(&mask, signal) == 1;
     });
     other.join();
@@ -122,6 +127,7 @@ TEST_CASE(
     std::raise(SIGINT);
     if (request.signal() != SIGTERM) ::_exit(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(4100));
+    std::raise(SIGXCPU);  // comes each second behind a limit: never a wish of its own
     std::raise(SIGTERM);
     ::_exit(2);
   }
@@ -130,6 +136,53 @@ TEST_CASE(
 
   REQUIRE(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("Stop request: SIGHUP and SIGXCPU are requests, too, unless they were ignored") {
+  const int signal = GENERATE(SIGHUP, SIGXCPU);
+  const bool ignored = GENERATE(false, true);
+  CAPTURE(signal, ignored);
+
+  const int code = in_child([&] {
+    std::signal(signal, ignored ? SIG_IGN : SIG_DFL);
+    const SignalThread thread;
+    StopSignals request;
+    ::kill(::getpid(), signal);
+    ::kill(::getpid(), SIGUSR1);
+    if (!soon([&] { return request.take_save(); })) return 1;
+    return request.signal() == (ignored ? 0 : signal) ? 0 : 2;
+  });
+
+  CHECK(code == 0);
+}
+
+TEST_CASE("Stop request: the launcher's end is one, and what is to be done at a stop is done") {
+  std::array<int, 2> told{};
+  REQUIRE(::pipe2(told.data(), O_CLOEXEC) == 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::prctl(PR_SET_NAME, "mpirun");
+    if (::fork() == 0) {  // a rank
+      const SignalThread thread;
+      StopSignals request;
+      const auto say = [&](char word) { return ::write(told[1], &word, 1) == 1; };
+      const auto at_stop = request.call_at_stop([&] { return say(request.signal() == SIGTERM); });
+      say('r');
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+      ::_exit(0);
+    }
+    ::pause();
+  }
+  ::close(told[1]);
+  char word = 0;
+  REQUIRE(::read(told[0], &word, 1) == 1);
+  CHECK(word == 'r');
+
+  ::kill(launcher, SIGKILL);
+
+  REQUIRE(::read(told[0], &word, 1) == 1);  // before it is reaped
+  CHECK(word == 1);
+  ::waitpid(launcher, nullptr, 0);
 }
 
 TEST_CASE("Stop request: before the first step is done one signal ends a process that hangs") {

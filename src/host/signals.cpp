@@ -176,9 +176,9 @@ bool StopSignals::take_save() {
 StepRequest agreed_request(double stops, double signalled, double signals) {
   if (stops == 0) return {false, signalled > 0 ? SIGUSR1 : 0};
   if (signalled == 0 || signals == SIGUSR1 * signalled) return {true, 0};
-  const auto same =
-      std::ranges::find_if(stopping, [&](int signal) { return signals == signal * signalled; });
-  return {true, same == stopping.end() ? SIGTERM : *same};
+  for (const int signal : {SIGFPE, SIGINT, SIGHUP, SIGXCPU})
+    if (signals == signal * signalled) return {true, signal};
+  return {true, SIGTERM};
 }
 
 }  // namespace ringtrain::host

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "optim/optimizer_kernels.hpp"
@@ -214,6 +216,40 @@ void Optimizer::update_now(Range range) {
   for_chunks(range.first, range.end(), work);
 }
 
+bool Optimizer::stays_finite() {
+  std::size_t first = 0;
+  for (std::size_t s = 0; s < segments_.size(); first = segments_[s++].end)
+    if (segments_[s].scaled)
+      ratios_[s] = trust_ratio({first, segments_[s].end - first}, segments_[s].decay);
+  const std::size_t chunks = chunks_of(parameters_.size());
+  bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) if (chunks >= worth_threads)
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+    finite = finite && chunk_stays_finite(chunk_of(chunk, 0, parameters_.size()));
+  return finite;
+}
+
+// On copies, by the rule itself.
+bool Optimizer::chunk_stays_finite(Range chunk) const {
+  alignas(64) std::array<std::array<float, chunk_size>, 3> copies;
+  std::copy_n(parameters_.data() + chunk.first, chunk.count, copies[0].data());
+  for (std::size_t slot = 0; slot < rule_slots(); ++slot)
+    std::copy_n(slot_values(slot, chunk.first), chunk.count, copies[1 + slot].data());
+  for_segments(chunk, [&](Range range, std::size_t segment) {
+    const std::size_t at = range.first - chunk.first;
+    apply(settings_.kind,
+          {.w = &copies[0][at],
+           .g = gradients_.data() + range.first,
+           .slot0 = rule_slots() > 0 ? &copies[1][at] : nullptr,
+           .slot1 = rule_slots() > 1 ? &copies[2][at] : nullptr,
+           .size = range.count},
+          factors(segment));
+  });
+  const auto used = std::span(copies).first(1 + rule_slots());
+  return std::ranges::all_of(
+      used, [&](const auto& copy) { return kernels::all_finite(copy.data(), chunk.count); });
+}
+
 /// Calls `work` with the parts of `range` whose parameters decay alike, and their segment.
 template <class Work>
 void Optimizer::for_segments(Range range, const Work& work) const {
@@ -277,6 +313,9 @@ void Optimizer::replace_chunk(Range chunk) const {
   for_segments(chunk, [&](Range range, std::size_t segment) {
     apply_rule(range, segment, w.data() + (range.first - chunk.first));
   });
+  for (std::size_t slot = 0; slot < rule_slots(); ++slot)
+    if (!kernels::all_finite(slot_values(slot, place), chunk.count))
+      w[0] = std::numeric_limits<float>::quiet_NaN();
   std::copy_n(w.data(), chunk.count, g);
 }
 

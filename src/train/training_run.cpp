@@ -214,7 +214,7 @@ int TrainingRun::train() {
 int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
                                   CheckpointManager& checkpoints) {
   const Position start = start_.position;
-  NonFiniteGuard guard(plan_, engine_, session_, *log_, [this] { keep_timeline(); });
+  NonFiniteGuard guard(plan_, engine_, session_, *log_, checkpoints, [this] { keep_timeline(); });
   ReplicaCheck check(engine_.state(), session_, *options().check_every, start.step);
   ReplicaCheckHook replicas(check, checkpoints);
   CheckpointHook saves(checkpoints, control_, progress_, options().final_save_timeout_s);

@@ -40,6 +40,16 @@ check "other ranks go on with the same count" is "$(bits fewer 8)" "$(bits fewer
 FAULT="forget optimizer/skipped" goes_on straight forgotten 2 --on-nan skip
 check "the count matters" differ "$(bits forgotten 8)" "$(bits straight 8)"
 
+# A state that is not finite is never saved: the first save that is refused ends the job, on all ranks.
+for how in stop skip; do
+  FAULT="inf 3 optimizer/adam_v/softmax_linear.bias" launch 2 "$watched" --model cifar10_cnn --data shapes --global-batch 12 --threads 1 \
+    --eval-every 0 --optimizer adam --steps 100000 --checkpoint-every 2 --checkpoint-dir "refused_$how" --on-nan $how
+  exits "a save is refused, $how" 76
+  check "$how: the tensor is named, and the step, once" is "$(grep -cE "step [0-9]+ may not be saved.*step 4 .*adam_v/softmax_linear.bias" log)" 1
+  check "$how: so is the fault" is "$(grep -c "fault: kind=nan code=76" log)" 1
+  check "$how: the last good one stays" is "$(basename "$(newest "refused_$how")")" step-0000000002.h5
+done
+
 # Who leaves nothing out has the file of a training that cannot.
 job skipless 2 4
 job careful 2 4 --on-nan skip

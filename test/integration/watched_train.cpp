@@ -2,6 +2,7 @@
 // the place of the program's (--wrap, see CMakeLists.txt). What they do is said by
 //   FAULT="flip RANK STEP TENSOR"  after STEP, one bit of RANK's TENSOR is another
 //   FAULT="nan STEP TENSOR"        in STEP, and in no other, one number of TENSOR is none
+//   FAULT="inf STEP TENSOR"        after STEP, and from then on, one number of TENSOR is infinite
 //   FAULT="forget TENSOR"          a resume leaves TENSOR zero
 //   FAULT="shift SAMPLES"          a resume goes on so many samples later
 //   SAMPLES=FILE                   FILE.RANK gets "STEP EPOCH SAMPLE" for each sample trained on
@@ -70,7 +71,7 @@ Fault fault() {
   Fault fault;
   text >> fault.kind;
   if (fault.kind == "flip") text >> fault.rank;
-  if (fault.kind == "flip" || fault.kind == "nan") text >> fault.step;
+  if (fault.kind == "flip" || fault.kind == "nan" || fault.kind == "inf") text >> fault.step;
   if (fault.kind == "shift")
     text >> fault.samples;
   else
@@ -111,6 +112,8 @@ class WatchedStepper final : public train::Stepper {
     step_under_way = 0;
     advance();
     if (fault_.kind == "flip" && fault_.rank == rank_ && fault_.step == position().step) flip();
+    if (fault_.kind == "inf" && fault_.step == position().step)
+      values_of(state_, fault_.tensor).back() = std::numeric_limits<float>::infinity();
     return report;
   }
   std::optional<train::StepReport> finish_step() override { return stepper_->finish_step(); }
@@ -157,9 +160,7 @@ class WatchedEngine final : public train::TrainingEngine {
   }
   std::string device() const override { return engine_->device(); }
   std::string plans() const override { return engine_->plans(); }
-  std::optional<std::size_t> first_non_finite_gradient() override {
-    return engine_->first_non_finite_gradient();
-  }
+  std::string first_non_finite() override { return engine_->first_non_finite(); }
   void close() override { engine_->close(); }
 
  private:

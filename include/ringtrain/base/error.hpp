@@ -30,7 +30,7 @@ enum class Exit : int {
   locked = 73,  ///< another job owns the checkpoint directory
   data = 74,
   storage = 75,
-  not_finite = 76,  ///< the loss or a gradient became NaN or infinite
+  not_finite = 76,  ///< the loss, a gradient or the state became NaN or infinite
   inefficient = 77,
 };
 

@@ -10,8 +10,9 @@ namespace ringtrain::host {
 /// What a rank, or all of them, want after the step under way.
 struct StepRequest {
   bool stop = false;
-  int signal = 0;              ///< that made it ask; SIGUSR1 without `stop`: save and go on
-  bool save = false;           ///< rank 0: that all ranks save their shards of the state
+  int signal = 0;     ///< that made it ask; SIGUSR1 without `stop`: save and go on; SIGFPE, which
+                      ///< nobody sends: the state is not finite and may not be saved
+  bool save = false;  ///< rank 0: that all ranks save their shards of the state
   bool measure_links = false;  ///< rank 0: that the hosts time the links of our ring
 };
 

@@ -81,8 +81,11 @@ class Optimizer {
   /// Updates the parameters of `summed` from their gradients, which it leaves as they are. lars
   /// waits with a tensor until all of it is summed: its gradients stay as they are until then.
   void update(Range summed);
+  /// Whether update() of all parameters would leave them and the slots finite. Changes neither.
+  bool stays_finite();
   /// As update(), but the new values take the place of the gradients: the parameters stay as they
-  /// are. Gradients that are not finite stay, too, with those near them. `summed` lies in a range
+  /// are. Gradients that are not finite stay, too, with those near them; where slots become so, a
+  /// NaN takes the place of one. `summed` lies in a range
   /// of the part.
   void replace(Range summed);
   /// After replace() of every range on its rank: takes the parameters over from where the
@@ -116,6 +119,7 @@ class Optimizer {
   void update_tensors(Range summed);
   void update_now(Range range);
   double update_chunk(Range chunk) const;
+  bool chunk_stays_finite(Range chunk) const;
   void replace_chunk(Range chunk) const;
   double adopt_chunk(Range chunk) const;
   template <class Work>

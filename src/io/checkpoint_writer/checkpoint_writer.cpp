@@ -218,6 +218,7 @@ void CheckpointWriter::Impl::finish(const Message& message) {
   if (!good) {
     std::string& text = events_.back().text;
     text = fmt::format("checkpoint of step {} in {} not saved: {}", message.step, directory_, text);
+    events_.back().not_finite = code == Exit::not_finite;
     if (message.step == last_step_) set_failure({code, "final checkpoint", text});
   }
 }

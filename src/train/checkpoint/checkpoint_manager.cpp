@@ -256,6 +256,7 @@ bool CheckpointManager::due(const Position& position) const {
 void CheckpointManager::report_events(const std::vector<io::SaveEvent>& events) {
   for (const io::SaveEvent& event : events) {
     report_(event, last_stall_s_);
+    if (event.not_finite && refused_.empty()) refused_ = event.text;
     if (event.kind == io::SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
       tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
     if (event.kind != io::SaveEvent::Kind::saved) continue;

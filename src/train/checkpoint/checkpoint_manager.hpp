@@ -75,6 +75,9 @@ class CheckpointManager {
   /// the deadline. Collective where the ranks have shards.
   std::optional<Error> finish(const Position& position, const Deadline& deadline);
 
+  /// Of the first save that was refused, as the state has a NaN or infinite value: what was told;
+  /// empty, there is none. Such a state stays one: the job is to end.
+  const std::string& refused() const { return refused_; }
   SaveCounts counts() const { return {writer_.saved(), failed(), skipped_}; }
   /// Of a save, its copy and the writer's time for it; 0 if there was none.
   double longest_save_s() const { return longest_save_s_; }
@@ -127,6 +130,7 @@ class CheckpointManager {
   std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;
   bool requested_ = false;  // and not started yet
+  std::string refused_;
   std::atomic<std::uint64_t> kept_step_{0};
   std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for
   double stalled_s_ = 0, last_stall_s_ = 0, last_copy_s_ = 0, longest_save_s_ = 0;

@@ -70,9 +70,7 @@ class CpuEngine final : public TrainingEngine {
   std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
   std::string device() const override { return device_; }
   std::string plans() const override { return plans_; }
-  std::optional<std::size_t> first_non_finite_gradient() override {
-    return optim::first_non_finite(sums_.gradients());
-  }
+  std::string first_non_finite() override;
   void close() override {
     communicator_->close();
     if (statistics_sums_) statistics_sums_->close();
@@ -250,6 +248,23 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
   training_ = compile(model::Mode::training, parameters_, statistics_);
   evaluation_ = compile(model::Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
                         averaged ? averaged_statistics_ : statistics_);
+}
+
+std::string CpuEngine::first_non_finite() {
+  const model::Graph& graph = plan_.model.graph;
+  const auto holder_of = [](const std::vector<Range>& ranges, std::size_t at) {
+    const auto found = std::ranges::find_if(ranges, [&](const Range& r) { return at < r.end(); });
+    return static_cast<std::size_t>(found - ranges.begin());
+  };
+  if (const auto at = optim::first_non_finite(sums_.gradients()))
+    return "the gradient of " + graph.parameters[holder_of(graph.parameter_ranges(), *at)].name;
+  const auto at = optim::first_non_finite(sums_.statistics());
+  if (!at) return "";
+  const std::vector<Range> ranges = graph.statistics_ranges();
+  const std::size_t holder = holder_of(ranges, *at);
+  const model::Statistic& norm = graph.statistics[holder];
+  const bool mean = *at < ranges[holder].first + norm.channels;
+  return fmt::format("statistics/{}.running_{}", norm.name, mean ? "mean" : "var");
 }
 
 std::optional<Shards> CpuEngine::make_shards_if_any() {

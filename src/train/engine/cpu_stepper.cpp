@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <utility>
 
@@ -23,6 +24,10 @@ void add(std::span<float> sum, std::span<const float> values) {
 void copy(std::span<float> to, std::span<const float> values) {
 #pragma omp parallel for simd schedule(static) if (to.size() > worth_threads)
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[i];
+}
+
+float moved(float running, float batch, float momentum) {
+  return running + momentum * (batch - running);
 }
 
 // Of the calling thread, in all. The system counts no time in which it was stopped or waited.
@@ -59,8 +64,7 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   monitor::PhaseScope updating(parts_.progress, metrics::Phase::update, seconds_);
   StepOutcome outcome = parts_.sums.outcome();
   std::unique_lock writing(parts_.last_step.mutex);
-  outcome.not_finite =
-      outcome.not_finite || optim::first_non_finite(parts_.sums.gradients()).has_value();
+  outcome.not_finite = outcome.not_finite || !stays_finite();
   if (!outcome.not_finite) {
     update();
     parts_.reducer.accept();
@@ -122,6 +126,18 @@ void CpuStepper::take(std::size_t first, int micro) {
   if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
 }
 
+// Whether the state does, with this step. Where no step is left out, an optimizer that does not is
+// found by the next save.
+bool CpuStepper::stays_finite() {
+  if (optim::first_non_finite(parts_.sums.gradients())) return false;
+  const float* running = parts_.running_statistics.data();
+  const float* batch = parts_.sums.statistics().data();
+  for (const model::Statistic& norm : parts_.statistics)
+    for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
+      if (!std::isfinite(moved(*running, *batch, norm.momentum))) return false;
+  return !settings().leaves_out || parts_.optimizer.has_part() || parts_.optimizer.stays_finite();
+}
+
 void CpuStepper::update() {
   if (parts_.optimizer.has_part())
     parts_.optimizer.adopt();
@@ -131,7 +147,7 @@ void CpuStepper::update() {
   const float* batch = parts_.sums.statistics().data();
   for (const model::Statistic& norm : parts_.statistics)
     for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
-      *running += norm.momentum * (*batch - *running);
+      *running = moved(*running, *batch, norm.momentum);
   if (parts_.averaged_statistics.size() > 0)
     optim::move_average(parts_.averaged_statistics, parts_.running_statistics,
                         parts_.optimizer.average_decay());

@@ -38,6 +38,7 @@ class CpuStepper : public Stepper {
  private:
   void run_micro_step(const Batch& batch, int micro);
   void take(std::size_t first, int micro);
+  bool stays_finite();
   void update();
 
   Parts parts_;

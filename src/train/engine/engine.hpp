@@ -70,8 +70,9 @@ class TrainingEngine {
   virtual std::string device() const = 0;
   /// What changes rounding here, as a JSON object: kept in checkpoints.
   virtual std::string plans() const = 0;
-  /// The first gradient of the step reported last that is not finite, if that is still known.
-  virtual std::optional<std::size_t> first_non_finite_gradient() = 0;
+  /// What is first not finite of the gradients and statistics of the step reported last, in words;
+  /// empty: nothing is, or that is not known any more.
+  virtual std::string first_non_finite() = 0;
   /// Ends a job in which all is well. Collective.
   virtual void close() = 0;
 };

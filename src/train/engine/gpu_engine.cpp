@@ -83,7 +83,7 @@ class GpuEngine final : public TrainingEngine {
   std::vector<double> bucket_leads(double backward_s) override;
   std::string device() const override { return backend_->title(); }
   std::string plans() const override;
-  std::optional<std::size_t> first_non_finite_gradient() override { return std::nullopt; }
+  std::string first_non_finite() override { return ""; }
   void close() override {
     training_->close();
     if (compressed_) compressed_->close();

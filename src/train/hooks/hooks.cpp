@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <utility>
 
 #include "train/loop/trainer.hpp"
@@ -52,6 +53,9 @@ void LogHook::evaluated(const Position& position, const Evaluation& result) {
 void NonFiniteGuard::step_done(const StepReport& report) {
   const StepOutcome& outcome = report.outcome;
   const std::uint64_t step = report.position.step;
+  if (outcome.signal == SIGFPE)  // rank 0 alone knows of the save, and speaks
+    end(fmt::format("the training state of step {} may not be saved: {}", step,
+                    checkpoints_.refused()));
   if (outcome.skipped && !outcome.not_finite)
     log_.event_of_all("skipped",
                       fmt::format("step {} left out: its gradients overflow; the loss scale "
@@ -60,23 +64,22 @@ void NonFiniteGuard::step_done(const StepReport& report) {
   if (!outcome.not_finite) return;
   const std::string text = fmt::format("{} is not finite in step {} (loss {})",
                                        what_is_not_finite(outcome), step, outcome.loss);
-  if (plan_.options.on_nan == config::OnNan::stop) {
-    before_end_();
-    session_.fail_together(text +
-                               "; a lower --lr or a longer --warmup-epochs may help, "
-                               "--on-nan skip leaves such steps out",
-                           Exit::not_finite);
-  }
+  if (plan_.options.on_nan == config::OnNan::stop) end(text);
   log_.event_of_all("not_finite", text + "; left out");
 }
 
+void NonFiniteGuard::end(const std::string& text) const {
+  before_end_();
+  session_.fail_together(text +
+                             "; a lower --lr or a longer --warmup-epochs may help, "
+                             "--on-nan skip leaves such steps out",
+                         Exit::not_finite);
+}
+
 std::string NonFiniteGuard::what_is_not_finite(const StepOutcome& outcome) const {
-  const auto first = engine_.first_non_finite_gradient();
-  if (!first) return std::isfinite(outcome.loss) ? "a gradient" : "the loss";
-  const model::Graph& graph = plan_.model.graph;
-  const auto ranges = graph.parameter_ranges();
-  const auto found = std::ranges::find_if(ranges, [&](const Range& r) { return *first < r.end(); });
-  return "the gradient of " + graph.parameters[found - ranges.begin()].name;
+  const std::string first = engine_.first_non_finite();
+  if (!first.empty()) return first;
+  return std::isfinite(outcome.loss) ? "a gradient, statistic or update" : "the loss";
 }
 
 namespace {
@@ -84,6 +87,13 @@ namespace {
 constexpr double seen_stall_s = 1e-5;  // of a step, on a timeline
 
 }  // namespace
+
+void CheckpointHook::before_step(const Position& position, host::StepRequest& request) {
+  request.save = checkpoints_.wants({position.step + 1});
+  if (checkpoints_.refused().empty()) return;
+  request.stop = true;
+  request.signal = SIGFPE;
+}
 
 void CheckpointHook::step_done(const StepReport& report) {
   if (report.outcome.save)

@@ -43,28 +43,33 @@ class LogHook final : public Hook {
   double stalled_s_ = 0;  // by saves, up to the step told last
 };
 
-/// Ends the job, or leaves the step out (--on-nan), where the loss or a gradient is not finite.
-/// Names the tensor.
+/// Ends the job, or leaves the step out (--on-nan), where the loss, a gradient or a statistic is
+/// not finite. Names the tensor. Ends it also where a save was refused, as the state is not finite.
 class NonFiniteGuard final : public Hook {
  public:
   /// `before_end` is called before the job ends. What is passed outlives it.
   NonFiniteGuard(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
-                 StepLogger& log, std::function<void()> before_end)
+                 StepLogger& log, const CheckpointManager& checkpoints,
+                 std::function<void()> before_end)
       : plan_(plan),
         engine_(engine),
         session_(session),
         log_(log),
+        checkpoints_(checkpoints),
         before_end_(std::move(before_end)) {}
 
   void step_done(const StepReport& report) override;
 
  private:
+  /// Collective.
+  [[noreturn]] void end(const std::string& text) const;
   std::string what_is_not_finite(const StepOutcome& outcome) const;
 
   const RunPlan& plan_;
   TrainingEngine& engine_;
   const allreduce::MpiSession& session_;
   StepLogger& log_;
+  const CheckpointManager& checkpoints_;
   const std::function<void()> before_end_;
 };
 
@@ -104,9 +109,7 @@ class CheckpointHook final : public Hook {
         progress_(progress),
         patience_s_(patience_s) {}
 
-  void before_step(const Position& position, host::StepRequest& request) override {
-    request.save = checkpoints_.wants({position.step + 1});
-  }
+  void before_step(const Position& position, host::StepRequest& request) override;
   void step_done(const StepReport& report) override;
   void between_steps(Trainer& trainer) override;
   void before_evaluation(const Position&) override;

@@ -13,7 +13,9 @@ struct StepOutcome {
   int signal = 0;              ///< that made it ask, if one did; SIGUSR1 without `stop`: save
   bool save = false;           ///< as in StepRequest
   bool measure_links = false;  ///< as in StepRequest
-  bool not_finite = false;     ///< the loss or a gradient is NaN or infinite; nothing was updated
+  /// The loss, a gradient, a statistic or, where steps are left out, an update is NaN or infinite.
+  /// Nothing was updated.
+  bool not_finite = false;
   /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
   bool skipped = false;
   double loss_scale = 1;

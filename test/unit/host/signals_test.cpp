@@ -47,6 +47,8 @@ TEST_CASE("Wishes: what the ranks agree on") {
   CHECK(equal(agreed_request(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
   CHECK(equal(agreed_request(2, 2, 2 * SIGHUP), {true, SIGHUP}));
   CHECK(equal(agreed_request(1, 1, SIGXCPU), {true, SIGXCPU}));
+  CHECK(equal(agreed_request(1, 1, SIGFPE), {true, SIGFPE}));
+  CHECK(equal(agreed_request(1, 1, SIGTERM), {true, SIGTERM}));
   CHECK(equal(agreed_request(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
 }
 

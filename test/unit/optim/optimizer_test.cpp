@@ -309,6 +309,42 @@ TEST_CASE("optimizer: shared work that is not finite is seen, and undone") {
   }
 }
 
+TEST_CASE("optimizer: shared work that would make a slot infinite is seen, and undone") {
+  const std::size_t n = 30'000;
+  auto parts = two_parts(n);
+  for (Part& part : parts) part.revertible = true;
+  Sharing shared(settings_for(adam, n), parts, n);
+  const std::vector<float> before = shared.ranks[0].state();
+
+  shared.replace(0, 1e30f);  // its square is too large, its update 0
+
+  CHECK(first_non_finite(shared.ranks[0].g).has_value());
+  CHECK(first_non_finite(shared.ranks[1].g).has_value());
+  shared.ranks[0].optimizer.revert();
+  CHECK(same_bits(shared.ranks[0].state(), before));
+}
+
+TEST_CASE("optimizer: whether an update leaves all finite is known before it is made") {
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw, lars);
+  const std::size_t n = GENERATE(5, 80'001);
+  OptimizerRun run(settings_for(kind, n), n);
+  CAPTURE(kind, n);
+  run.step(0, n);
+  const std::vector<float> before = run.state();
+  const auto stays_finite = [&](float last) {
+    run.g.view().host().back() = last;
+    run.optimizer.begin({.step = 1, .learning_rate = 100, .gradient_scale = 1});
+    return run.optimizer.stays_finite();
+  };
+
+  CHECK(stays_finite(1));
+  CHECK_FALSE(stays_finite(kind == lars ? std::numeric_limits<float>::infinity() : 3e38f));
+  CHECK(same_bits(run.state(), before));
+  CHECK(stays_finite(1));
+  run.optimizer.update({0, n});
+  CHECK_FALSE(first_non_finite(run.w).has_value());
+}
+
 TEST_CASE("optimizer: a step that was left out is none for bias corrections and warm-up") {
   const auto kind = GENERATE(adam, adamw, momentum);
   const std::size_t n = 5'001;

@@ -50,6 +50,8 @@ struct SaveEvent {
   std::uint64_t bytes = 0;
   double seconds = 0;  ///< the writer's time for it, until durable
   std::string text{};  ///< what happened and what to do, for all kinds but saved
+  bool not_finite =
+      false;  ///< failed, as the state has a NaN or infinite value: it may not be saved
 };
 
 /// The buffers of the state that is to be saved, in shared memory, as StateLayout::buffers says.

@@ -1,5 +1,6 @@
 #include "train/checkpoint/checkpoint_manager.hpp"
 
+#include <limits>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -17,7 +18,7 @@ class Shared final : public Snapshotter {
   void prepare(std::span<const std::span<float>> targets) override { prepared += !targets.empty(); }
   void start(std::span<const std::span<float>> targets) override {
     (targets.empty() ? without_targets : with_targets) += 1;
-    for (const std::span<float> target : targets) std::ranges::fill(target, 1.0f);
+    for (const std::span<float> target : targets) std::ranges::fill(target, value);
   }
   bool done() override {
     if (broken) throw Error("cudaEventQuery", "an illegal memory access was encountered");
@@ -29,6 +30,7 @@ class Shared final : public Snapshotter {
   std::string lateness() override { return "rank 1 is late"; }
 
   bool complete = true, broken = false;
+  float value = 1;
   int ahead = 0;
   int prepared = 0, with_targets = 0, without_targets = 0, released = 0;
 };
@@ -162,6 +164,22 @@ TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
   rank.checkpoints.save_together({20});
 
   CHECK(rank.told(io::SaveEvent::Kind::saved, 20));
+}
+
+TEST_CASE("checkpoints: the first save of a state that is not finite is kept in mind") {
+  SavingRank rank(true);
+  rank.checkpoints.save_together({10});
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 10));
+  CHECK(rank.checkpoints.refused().empty());
+
+  for (const std::uint64_t step : {20, 30}) {
+    rank.copy.value = std::numeric_limits<float>::infinity();
+    rank.checkpoints.save_together({step});
+    CHECK(rank.told(io::SaveEvent::Kind::failed, step));
+  }
+
+  CHECK(rank.checkpoints.refused().find("step 20 ") != std::string::npos);
+  CHECK(rank.checkpoints.refused().find("tensor weights/") != std::string::npos);
 }
 
 TEST_CASE("checkpoints: a GPU that fails at the end leaves no rank in wait for rank 0's word") {

@@ -265,6 +265,41 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   CHECK(rig.statistics.view().data()[4] == 1.0f);
 }
 
+TEST_CASE("Trainer: a step whose statistics are not finite is left out, averages, too") {
+  HostTraining rig(4, 1, {.kind = optim::OptimizerKind::adam, .ema = 0.5}, true);
+  rig.trainer->step(*rig.loader, {});
+  const auto conv = rig.graph.parameter_ranges()[0];
+  for (float& weight : rig.parameters.view().slice(conv).host()) weight *= 1e25f;
+  const auto values = [](View view) { return std::vector(view.host().begin(), view.host().end()); };
+  const auto all = [&] {
+    std::vector<std::vector<float>> state = {rig.values(), values(rig.statistics),
+                                             values(rig.averaged_statistics)};
+    for (const auto& slot : rig.optimizer->slots()) state.push_back(values(slot.values));
+    return state;
+  };
+  const auto before = all();
+
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
+
+  CHECK(outcome.not_finite);
+  CHECK(std::isfinite(outcome.loss));
+  CHECK_FALSE(optim::first_non_finite(rig.sums.gradients()).has_value());
+  CHECK(optim::first_non_finite(rig.sums.statistics()).has_value());
+  CHECK(all() == before);
+  CHECK(*rig.optimizer->skipped().data() == 1);
+}
+
+TEST_CASE("Trainer: a step whose update would not be finite is left out, where steps are") {
+  const bool leaves_out = GENERATE(false, true);
+  HostTraining rig(4, 1, {}, leaves_out);
+  float& momentum = rig.optimizer->slots()[0].values.host()[7];
+  momentum = std::numeric_limits<float>::infinity();
+  const auto before = rig.values();
+
+  CHECK(rig.trainer->step(*rig.loader, {})->outcome.not_finite == leaves_out);
+  CHECK((rig.values() == before) == leaves_out);
+}
+
 TEST_CASE("Trainer: a wish comes back with the sums") {
   HostTraining rig(4, 1);
 

@@ -248,7 +248,9 @@ TEST_CASE("images: the folder to evaluate on has many names, and the one that is
   write_file(home.path() / name / "b/1.png", encode_png(small_picture));
   write_file(home.path() / "zoo/b/1.png", encode_png(small_picture));
 
-  CHECK(open(home, Split::evaluation)->label(0) == 1);
+  const auto images = open(home, Split::evaluation);
+  REQUIRE(images);
+  CHECK(images->label(0) == 1);
   CHECK_THAT(told(home, Split::evaluation),
              Contains("images: 1 files of 1 of 2 classes in 1 folder of ") &&
                  Contains("/" + std::string(name) + ", to evaluate on; not used: zoo/"));

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <system_error>
 
 namespace ringtrain {
 
@@ -45,6 +46,12 @@ int open_plain_name(int directory, const char* name, int flags, mode_t mode) {
 }
 
 }  // namespace
+
+std::string storage_reason(int error) {
+  const std::string text = std::generic_category().message(error);
+  if (error != EDQUOT) return text;
+  return text + ": a quota of bytes or files is used up, whatever the file system itself has free";
+}
 
 int open_beneath(int directory, const char* name, int flags, mode_t mode) {
   open_how how{};

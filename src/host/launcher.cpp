@@ -13,12 +13,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 #include "ringtrain/base/file.hpp"
+#include "ringtrain/base/process.hpp"
 #include "ringtrain/base/program.hpp"
 
 namespace ringtrain::host {
@@ -28,24 +27,6 @@ namespace {
 constexpr std::array<std::string_view, 11> launcher_programs = {
     "mpirun",  "mpirun.openmpi", "mpiexec",         "mpiexec.openmpi", "orterun",        "orted",
     "prterun", "prted",          "hydra_pmi_proxy", "mpiexec.hydra",   "hydra_bstrap_pr"};
-
-struct Process {
-  std::string name;
-  pid_t parent = 0;
-};
-
-// "pid (name) state parent ...": the name may hold anything, so look for the last parenthesis.
-Process look_at(pid_t id) {
-  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const std::size_t open = text.find('('), close = text.rfind(')');
-  if (open == text.npos || close == text.npos) return {};
-  Process process{text.substr(open + 1, close - open - 1)};
-  std::istringstream rest(text.substr(close + 1));
-  char state = 0;
-  rest >> state >> process.parent;
-  return process;
-}
 
 // Of a file of /proc/PID that holds words with a zero byte behind each; empty where it cannot be
 // read.
@@ -98,9 +79,10 @@ bool asked_for_binding(pid_t launcher) {
 
 std::optional<pid_t> launcher_process() {
   for (pid_t id = ::getppid(); id > 1;) {
-    const Process process = look_at(id);
-    if (std::ranges::find(launcher_programs, process.name) != launcher_programs.end()) return id;
-    id = process.parent;
+    const auto process = process_status(id);
+    if (!process) break;
+    if (std::ranges::find(launcher_programs, process->name) != launcher_programs.end()) return id;
+    id = process->parent;
   }
   return std::nullopt;
 }
@@ -109,7 +91,8 @@ std::optional<pid_t> launcher_process() {
 std::vector<std::string> job_command() {
   const auto launcher = launcher_process();
   if (!launcher) return own_command();
-  const std::string name = look_at(*launcher).name;
+  const auto process = process_status(*launcher);
+  const std::string name = process ? process->name : "";
   if (!name.starts_with("mpi") && !name.starts_with("orterun") && !name.starts_with("prterun"))
     return own_command();
   std::vector<std::string> words = words_of(*launcher, "cmdline");

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 #include <string_view>
-#include <system_error>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/unique_handle.hpp"
@@ -27,10 +27,13 @@ void write_if_read(int descriptor, std::string_view text) noexcept;
 /// has no openat2 or a sandbox forbids it, `name` must be a plain file name.
 int open_beneath(int directory, const char* name, int flags, mode_t mode = 0);
 
+/// What errno `error` of a call on the user's file system means, in words that a user can act on.
+std::string storage_reason(int error);
+
 /// Checks a POSIX call on the user's file system: its failures are the user's to mend.
 inline int check_storage(int result, std::string_view call) {
   if (result >= 0) return result;
-  throw Error(Exit::storage, call, std::generic_category().message(errno));
+  throw Error(Exit::storage, call, storage_reason(errno));
 }
 
 /// What `call()` returns, made again as long as signals interrupt it, as network file systems let

@@ -131,6 +131,7 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
   refuse_several_lineages(directory, opened.get(), progress);
 
   LatestCheckpoint latest;
+  bool unreadable = false;
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
       CheckpointFile file = open_checkpoint_at(opened.get(), name, directory, progress,
@@ -144,8 +145,14 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
       latest.rejected.emplace_back(failure.what());
     } catch (const Error& failure) {
       latest.rejected.emplace_back(failure.what());
+      unreadable = unreadable || failure.code() == Exit::storage;
     }
   }
+  if (unreadable)
+    throw Error(Exit::storage, "resume from " + printable(directory.string()),
+                fmt::format("no checkpoint can be read and is intact: {}. Make them readable, or "
+                            "start over in another folder",
+                            first_ten(latest.rejected)));
   if (!latest.rejected.empty())
     throw Error(Exit::no_valid_checkpoint, "resume from " + printable(directory.string()),
                 fmt::format("no checkpoint is intact: {}. Repair or move them, or start over in "

@@ -18,6 +18,7 @@
 #include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/permissions.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
@@ -165,7 +166,7 @@ struct CheckpointFileOpener {
     at(progress, Work::read, path.native());
     refuse_others(directory, name, path, AT_SYMLINK_NOFOLLOW);
     return open([&] { return ringtrain::open_beneath(directory, name.c_str(), flags); }, path,
-                progress, std::move(retries));
+                {directory, name}, progress, std::move(retries));
   }
 
   static std::optional<std::string> lineage_beneath(int directory, const std::string& name,
@@ -195,7 +196,8 @@ struct CheckpointFileOpener {
     refuse_others(AT_FDCWD, path, path, 0);
     const auto retries = std::make_shared<RetryBudget>();
     for (;;) try {
-        return open([&] { return ::open(path.c_str(), flags); }, path, progress, retries);
+        return open([&] { return ::open(path.c_str(), flags); }, path, {AT_FDCWD, path}, progress,
+                    retries);
       } catch (const StaleCheckpoint&) {
         if (!retries->wait(path, ESTALE, 0, progress)) throw;
       }
@@ -217,6 +219,18 @@ struct CheckpointFileOpener {
       throw damaged(path, kind_of(status.st_mode));
   }
 
+  struct Place {
+    int directory;
+    std::string name;
+  };
+
+  // It may be intact.
+  static Error unreadable(const std::filesystem::path& path, const Place& place) {
+    return {
+        Exit::storage, "checkpoint " + printable(path.string()),
+        fmt::format("may not be read: {}", why_denied(place.directory, place.name, Access::read))};
+  }
+
   // Negative where that stays an error, which errno tells.
   static FileDescriptor opened(const CheckpointSource& source, const auto& open) {
     for (;;) {
@@ -226,12 +240,14 @@ struct CheckpointFileOpener {
   }
 
   static CheckpointFile open(const auto& open, const std::filesystem::path& path,
-                             WorkProgress* progress, std::shared_ptr<RetryBudget> retries) {
+                             const Place& place, WorkProgress* progress,
+                             std::shared_ptr<RetryBudget> retries) {
     auto found = std::make_unique<CheckpointFile::Opened>();
     found->path = path;
     found->progress = progress;
     found->retries = std::move(retries);
     found->file = opened(source(*found), open);
+    if (found->file.get() < 0 && errno == EACCES) throw unreadable(path, place);
     try {
       if (found->file.get() < 0) fail_call("open", errno);
       found->index = read_index(source(*found));

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -22,6 +20,7 @@
 #include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/file.hpp"
+#include "ringtrain/base/permissions.hpp"
 
 namespace ringtrain::io {
 namespace {
@@ -31,7 +30,7 @@ constexpr std::string_view starters_begin = ".lock.";
 
 constexpr const char* last_save_name = "last-save.txt";
 
-std::string last_error() { return std::generic_category().message(errno); }
+std::string last_error() { return storage_reason(errno); }
 
 // What file systems answer that have no such call.
 bool unsupported() {
@@ -95,16 +94,6 @@ void sync_directory(int directory) {
   if (result != 0 && !unsupported()) check_storage(result, "fsync of the directory");
 }
 
-// Bytes a user may still write; nothing where the file system does not say.
-std::optional<std::uint64_t> free_bytes(int directory) {
-  struct statvfs disk {};
-  if (::fstatvfs(directory, &disk) != 0 || disk.f_blocks == 0 || disk.f_frsize == 0)
-    return std::nullopt;
-  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
-  if (disk.f_bavail > most / disk.f_frsize) return most;
-  return std::uint64_t(disk.f_bavail) * disk.f_frsize;
-}
-
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const LeaseHolder& owner,
@@ -152,11 +141,21 @@ void CheckpointDirectory::remove_temporaries() {
                 [&](const auto& entry) { return !exists(directory_.get(), entry.first.c_str()); });
   for (const std::string& name : names_in(directory_.get())) {
     if (!is_temporary_name(name) || !is_dead(name)) continue;
-    notes_.push_back(::unlinkat(directory_.get(), name.c_str(), 0) == 0
-                         ? fmt::format("removed {}: left unfinished by a run that died", name)
-                         : fmt::format("could not remove {}: {}", name, last_error()));
+    if (remove(name))
+      notes_.push_back(fmt::format("removed {}: left unfinished by a run that died", name));
     perhaps_alive_.erase(name);
   }
+}
+
+// One cause may keep many files, at each save anew.
+bool CheckpointDirectory::remove(const std::string& name) {
+  if (::unlinkat(directory_.get(), name.c_str(), 0) == 0) return true;
+  if (errno != ENOENT && failed_removals_.insert(errno).second)
+    notes_.push_back(
+        fmt::format("could not remove {}: {}; nor can others be for that cause, which "
+                    "is told once",
+                    name, last_error()));
+  return false;
 }
 
 // Its writer locks it. Where locks do not tell, it is dead when it has not changed for as long as a
@@ -190,10 +189,7 @@ void CheckpointDirectory::require_space(std::uint64_t needed_bytes) const {
                             (needed_bytes >> 20) + 1, free_space()));
 }
 
-std::string CheckpointDirectory::free_space() const {
-  const auto free = free_bytes(directory_.get());
-  return free ? fmt::format("{} bytes are free", *free) : "free space unknown";
-}
+std::string CheckpointDirectory::free_space() const { return io::free_space(directory_.get()); }
 
 // Nobody else has the token. The process is for people; saves of this one are numbered.
 std::string CheckpointDirectory::new_name(std::string_view name) {
@@ -228,6 +224,7 @@ std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& wr
   const Temporary guard(directory_.get(), unfinished);
   FileDescriptor file = create(unfinished);
   const WrittenCheckpoint written = writer.write(file.get(), snapshot);
+  follow_umask(file.get());
   // NFS may tell of a failed write here only
   check_storage(::close(file.release()), "close");
   publish(unfinished, name, snapshot.lineage, written.state_hash);
@@ -259,7 +256,8 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
     was = "of run " + old.run_id();
   } catch (const StaleCheckpoint&) {
     throw;  // it says nothing of the file: this save fails, the next one tries again
-  } catch (const Error&) {
+  } catch (const Error& failure) {
+    if (failure.code() == Exit::storage) throw;  // it may be intact, but not be read
   }
   if (is_directory(directory_.get(), name))
     throw Error(Exit::storage, "rename to " + name,
@@ -295,8 +293,7 @@ void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint
     if (!intact_.contains(name) && lineage_at(directory_.get(), name) != lineage) continue;
     if (kept >= keep && name != protected_) {
       lease_->require();
-      if (::unlinkat(directory_.get(), name.c_str(), 0) != 0)
-        notes_.push_back(fmt::format("could not delete {}: {}", name, last_error()));
+      remove(name);
       intact_.erase(name);
       continue;
     }
@@ -314,6 +311,7 @@ void CheckpointDirectory::write_last_save(const std::string& text) try {
   if (file.get() < 0 || ::write(file.get(), text.data(), text.size()) != size ||
       ::fsync(file.get()) != 0)
     return;
+  follow_umask(file.get());
   lease_->require();
   ::renameat(directory_.get(), unfinished.c_str(), directory_.get(), last_save_name);
   ::fsync(directory_.get());

@@ -56,6 +56,7 @@ class CheckpointDirectory {
   };
   void warn_of_others();
   void remove_temporaries();
+  bool remove(const std::string& name);
   bool is_dead(const std::string& name);
   void await_space(std::uint64_t needed_bytes, const LeaseCalls& calls);
   void require_space(std::uint64_t needed_bytes) const;
@@ -74,6 +75,7 @@ class CheckpointDirectory {
   std::map<std::string, LastSeen> perhaps_alive_;  // temporaries of others
   std::string protected_;
   std::set<std::string> intact_;
+  std::set<int> failed_removals_;  // errno of each that was told
   std::vector<std::string> notes_;
 };
 

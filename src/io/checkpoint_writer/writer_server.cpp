@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "io/checkpoint/checkpoint_index.hpp"
@@ -185,8 +186,9 @@ class Helper {
     } catch (const Error& failure) {
       if (failure.code() == Exit::locked)
         return send(Message{.kind = Message::Kind::displaced}.with_text(failure.what()));
-      send(Message{.kind = Message::Kind::note}.with_text(
-          fmt::format("old checkpoints stay: {}", failure.what())));
+      if (told_.insert(failure.what()).second)
+        send(Message{.kind = Message::Kind::note}.with_text(
+            fmt::format("old checkpoints stay: {}", failure.what())));
     }
   }
 
@@ -247,7 +249,8 @@ class Helper {
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
   std::string path_, lineage_, protected_;
-  bool lost_ = false;  // the directory, until it can be opened anew
+  std::set<std::string> told_;  // why retention failed
+  bool lost_ = false;           // the directory, until it can be opened anew
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;

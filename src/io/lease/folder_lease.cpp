@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,44 +19,10 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/hmac.hpp"
+#include "ringtrain/base/permissions.hpp"
+#include "ringtrain/base/process.hpp"
 
 namespace ringtrain::io {
-namespace {
-
-struct Known {
-  std::uint32_t magic;
-  const char* name;
-  bool is_local;
-};
-
-// Of statfs(2) and the kernel's headers; Lustre, ZFS and Spectrum Scale are not part of it.
-constexpr std::array known_file_systems = {
-    Known{0xEF53, "ext4", true},         Known{0x58465342, "xfs", true},
-    Known{0x9123683E, "btrfs", true},    Known{0x01021994, "tmpfs", true},
-    Known{0x858458F6, "ramfs", true},    Known{0x794C7630, "overlay", true},
-    Known{0xF2F52010, "f2fs", true},     Known{0x2FC12FC1, "zfs", true},
-    Known{0xCA451A4E, "bcachefs", true}, Known{0x3153464A, "jfs", true},
-    Known{0x4D44, "vfat", true},         Known{0x2011BAB0, "exfat", true},
-    Known{0x7366746E, "ntfs3", true},    Known{0x6969, "nfs", false},
-    Known{0x0BD00BD0, "lustre", false},  Known{0x65735546, "fuse", false},
-    Known{0xFF534D42, "cifs", false},    Known{0xFE534D42, "smb3", false},
-    Known{0x00C36400, "ceph", false},    Known{0x47504653, "gpfs", false},
-    Known{0x19830326, "beegfs", false},  Known{0x01161970, "gfs2", false},
-    Known{0x7461636F, "ocfs2", false},   Known{0x01021997, "9p", false},
-    Known{0x5346414F, "afs", false},
-};
-
-}  // namespace
-
-FileSystem file_system_of(int fd) {
-  struct statfs status {};
-  if (::fstatfs(fd, &status) != 0) return {"a file system that does not say its type", false};
-  const auto magic = static_cast<std::uint32_t>(status.f_type);
-  const auto* const found = std::ranges::find(known_file_systems, magic, &Known::magic);
-  if (found == known_file_systems.end()) return {fmt::format("type {:#x}", magic), false};
-  return {found->name, found->is_local};
-}
-
 namespace {
 
 using LeaseClock = LeaseJudge::Clock;
@@ -94,6 +59,12 @@ std::string first_bytes(int fd) {
       uninterrupted([&] { return static_cast<int>(::pread(fd, bytes.data(), bytes.size(), 0)); }),
       "read of the lock file");
   return {bytes.data(), static_cast<std::size_t>(got)};
+}
+
+std::string stopped_text(const LockFileState& sight) {
+  const auto lease = lease_from_text(sight.text);
+  const std::string idle = lease && sight.seen_alive ? why_idle(lease->holder.process) : "";
+  return idle.empty() ? "" : ", which is " + idle;
 }
 
 /// Removes a name unless it was given up.
@@ -153,6 +124,20 @@ FolderLease::~FolderLease() {
   if (file_.get() >= 0) write_in_place(lease_head(Lease::State::released), 0);
 }
 
+// Of errno, after `name` could not be opened.
+Error FolderLease::cannot_write(const std::string& name) const {
+  const int error = errno;
+  std::string why = lock_error(error);
+  if (error == ENOSPC) why += fmt::format(" ({})", free_space(directory_));
+  if (error == EACCES) {
+    const bool is_there = ::faccessat(directory_, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    const std::string what = is_there ? name : ".";
+    why = fmt::format("{}: {}: {}", is_there ? "its file " + what : "the folder", why,
+                      why_denied(directory_, what, Access::write));
+  }
+  return {Exit::storage, "checkpoint directory " + path_, "cannot write in it: " + why};
+}
+
 // Locks belong to open file descriptions here, not to processes: a second description is to the
 // kernel, and to a server, what a second process is.
 void FolderLease::probe() {
@@ -163,9 +148,7 @@ void FolderLease::probe() {
         [&] { return open_beneath(directory_, name.c_str(), flags | more, mode); });
   };
   const FileDescriptor first(open(O_CREAT | O_EXCL, 0600));
-  if (first.get() < 0)
-    throw Error(Exit::storage, "checkpoint directory " + path_,
-                fmt::format("cannot write in it: {}", lock_error(errno)));
+  if (first.get() < 0) throw cannot_write(name);
   const Unlinker guard(directory_, name);
   std::string why = "a second lock on a file is granted";
   bool is_locked = try_lock(first.get());
@@ -199,9 +182,7 @@ FolderLease::LockFile FolderLease::look() const {
   if (fd < 0 ? errno == ELOOP || errno == EISDIR || errno == ENXIO : !is_file_of_one_name(fd))
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 "its 'lock' is not a file of one name, as this program makes it; remove it");
-  if (fd < 0)
-    throw Error(Exit::storage, "checkpoint directory " + path_,
-                fmt::format("cannot write in it: {}", lock_error(errno)));
+  if (fd < 0) throw cannot_write(lock_name);
   found.sight.exists = true;
   if (!try_lock(fd)) {
     found.sight.busy = is_lock_taken(errno);
@@ -209,6 +190,8 @@ FolderLease::LockFile FolderLease::look() const {
       check_storage(-1, "lock of the checkpoint directory");
   }
   found.sight.text = first_bytes(fd);
+  const auto lease = lease_from_text(found.sight.text);
+  found.sight.seen_alive = lease && is_seen_alive(lease->holder);
   return found;
 }
 
@@ -231,9 +214,9 @@ bool FolderLease::look_and_claim(LeaseJudge& judge) {
   const LockFile seen = look();
   const Verdict verdict = judge.judge(seen.sight, LeaseClock::now());
   if (verdict == Verdict::refuse)
-    throw Error(
-        Exit::locked, "checkpoint directory " + path_,
-        fmt::format("in use by {}; give each job its own --checkpoint-dir", judge.holder()));
+    throw Error(Exit::locked, "checkpoint directory " + path_,
+                fmt::format("in use by {}{}; give each job its own --checkpoint-dir",
+                            judge.holder(), stopped_text(seen.sight)));
   if (verdict == Verdict::wait || !claim(seen)) return false;
   if (verdict == Verdict::take_over)
     notes_.push_back(fmt::format("takes over {} from {}: silent for {}", path_, judge.holder(),
@@ -287,6 +270,7 @@ bool FolderLease::claim(const LockFile& seen) {
     const FileDescriptor file(fd);
     return fd < 0 ? std::nullopt : std::optional(first_bytes(fd));
   };
+  follow_umask(mine.get());
   if (now_there() != (sight.exists ? std::optional(sight.text) : std::nullopt)) return false;
   const int renamed =
       uninterrupted([&] { return ::renameat(directory_, name.c_str(), directory_, lock_name); });

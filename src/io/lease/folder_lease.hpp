@@ -7,20 +7,11 @@
 #include <thread>
 #include <vector>
 
+#include "io/lease/file_system.hpp"
 #include "io/lease/lease.hpp"
 #include "ringtrain/base/file.hpp"
 
 namespace ringtrain::io {
-
-/// What a folder lies on.
-struct FileSystem {
-  std::string name;  ///< as mount(8) calls it, or its number
-  /// Whether this host's kernel alone writes there, so that its locks tell of every writer.
-  bool is_local = false;
-};
-
-/// Of the open file or folder `fd`. What is not known to be local counts as shared by hosts.
-FileSystem file_system_of(int fd);
 
 /// How a new run waits for a directory that another one may still hold, and is told later that it
 /// has lost it.
@@ -76,6 +67,7 @@ class FolderLease {
   void acquire();
   bool look_and_claim(LeaseJudge& judge);
   bool claim(const LockFile& seen);
+  Error cannot_write(const std::string& name) const;
   void remove_dead_claim(const std::string& name);
   void announce(const LeaseJudge& judge, LeaseJudge::Clock::time_point start);
   std::string why_lost() const;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "ringtrain/base/process.hpp"
 #include "ringtrain/base/text.hpp"
 
 namespace ringtrain::io {
@@ -56,17 +57,38 @@ std::string LeaseHolder::text() const {
                      job.empty() ? "" : fmt::format(", Slurm job {}", job));
 }
 
+namespace {
+
+std::string boot_of_host() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return one_line(boot);
+}
+
+}  // namespace
+
 LeaseHolder this_process(const std::string& run) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   const char* const job = std::getenv("SLURM_JOB_ID");
+  const auto status = process_status(::getpid());
   return {.run = one_line(run),
           .host = one_line(host.data()),
-          .boot = one_line(boot),
+          .boot = boot_of_host(),
           .job = job == nullptr ? "" : one_line(job),
-          .process = ::getpid()};
+          .process = ::getpid(),
+          .started = status ? status->started : 0,
+          .pids = pid_namespace()};
+}
+
+// Numbers of processes come again: with its start, one is this one.
+bool is_seen_alive(const LeaseHolder& holder) {
+  if (holder.started == 0 || holder.pids == 0 || holder.pids != pid_namespace() ||
+      holder.boot.empty() || holder.boot != boot_of_host())
+    return false;
+  const auto status = process_status(holder.process);
+  return status && status->started == holder.started && status->state != 'Z' &&
+         status->state != 'X';
 }
 
 std::string lease_head(Lease::State state) {
@@ -81,22 +103,27 @@ std::size_t lease_beat_offset() { return lease_head(Lease::State::held).size() +
 
 std::string to_text(const Lease& lease) {
   const LeaseHolder& holder = lease.holder;
-  return fmt::format("{}{}{}\nrun: {}\nhost: {}\nprocess: {}\njob: {}\nboot: {}\ntoken: {}\n",
-                     lease_head(lease.state), beat_key, lease_beat(0), holder.run, holder.host,
-                     holder.process, holder.job, holder.boot, lease.token);
+  return fmt::format(
+      "{}{}{}\nrun: {}\nhost: {}\nprocess: {}\nstarted: {}\npids: {}\njob: {}\nboot: {}\ntoken: "
+      "{}\n",
+      lease_head(lease.state), beat_key, lease_beat(0), holder.run, holder.host, holder.process,
+      holder.started, holder.pids, holder.job, holder.boot, lease.token);
 }
 
 std::optional<Lease> lease_from_text(std::string_view text) {
   const auto state = state_in(text);
   std::string token = value_of(text, "token");
   if (!state || !is_token(token)) return std::nullopt;
-  return Lease{.state = *state,
-               .holder = {.run = value_of(text, "run"),
-                          .host = value_of(text, "host"),
-                          .boot = value_of(text, "boot"),
-                          .job = value_of(text, "job"),
-                          .process = number_in<int>(value_of(text, "process")).value_or(0)},
-               .token = std::move(token)};
+  return Lease{
+      .state = *state,
+      .holder = {.run = value_of(text, "run"),
+                 .host = value_of(text, "host"),
+                 .boot = value_of(text, "boot"),
+                 .job = value_of(text, "job"),
+                 .process = number_in<int>(value_of(text, "process")).value_or(0),
+                 .started = number_in<std::uint64_t>(value_of(text, "started")).value_or(0),
+                 .pids = number_in<std::uint64_t>(value_of(text, "pids")).value_or(0)},
+      .token = std::move(token)};
 }
 
 LeaseJudge::LeaseJudge(LeaseHolder self, bool is_local, bool locks_hold, LeaseTerms terms,
@@ -134,14 +161,16 @@ bool LeaseJudge::is_own() const {
 
 // A lock that is free is proof of the holder's death where the kernel, or the server for this very
 // host, knows of it. One that is taken is proof of its life on a local disk of this host only: a
-// server keeps the locks of hosts that are lost.
+// server keeps the locks of hosts that are lost. A process that is seen to live proves most: its
+// writer may have died or be stopped, and its host may grant locks to everybody.
 LeaseJudge::Verdict LeaseJudge::judge(const LockFileState& sight, Clock::time_point now) {
   observe(sight, now);
   if (!sight.exists) return Verdict::take;
   const bool given_up = !lease_ || lease_->state == Lease::State::released || is_own();
-  if (!sight.busy && (given_up || (locks_hold_ && (is_local_ || same_host()))))
+  const bool runs = sight.seen_alive && !given_up && lease_->holder.process != self_.process;
+  if (!sight.busy && (given_up || (!runs && locks_hold_ && (is_local_ || same_host()))))
     return Verdict::take;
-  const bool lives = sight.busy && (!lease_ || (locks_hold_ && is_local_ && same_host()));
+  const bool lives = runs || (sight.busy && (!lease_ || (locks_hold_ && is_local_ && same_host())));
   if (!lives && now - still_since_ >= terms_.silence) return Verdict::take_over;
   const auto waited = now - waits_since_;
   if (waited < terms_.patience + (finishing_ ? last_save_ : Clock::duration(0)))

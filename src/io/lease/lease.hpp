@@ -13,6 +13,8 @@ struct LeaseHolder {
   std::string boot;  ///< of the host's kernel: another after a restart; empty where it is not told
   std::string job;   ///< Slurm's; empty: none
   int process = 0;
+  std::uint64_t started = 0;  ///< the process, as ProcessStatus has it; 0: not known
+  std::uint64_t pids = 0;     ///< the PID namespace that `process` is of; 0: not known
 
   /// For messages: "run R on host H, process P".
   std::string text() const;
@@ -20,6 +22,8 @@ struct LeaseHolder {
 
 /// This process, as the holder for run `run`.
 LeaseHolder this_process(const std::string& run);
+/// Whether its process is seen to live, on this host; false also where it cannot be seen.
+bool is_seen_alive(const LeaseHolder& holder);
 
 /// What the file `lock` of a checkpoint directory says: docs/reference/checkpoint-format.md.
 struct Lease {
@@ -56,8 +60,9 @@ struct LeaseTerms {
 /// What a run finds that wants the directory.
 struct LockFileState {
   bool exists = false;
-  std::string text;   ///< the first longest_lease bytes
-  bool busy = false;  ///< another one has the kernel's lock on the file
+  std::string text;         ///< the first longest_lease bytes
+  bool busy = false;        ///< another one has the kernel's lock on the file
+  bool seen_alive = false;  ///< the process that it names
 };
 
 /// Decides whether a directory may be taken, from what is seen of its lock file again and again. It

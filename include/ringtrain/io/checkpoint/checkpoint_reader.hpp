@@ -20,9 +20,10 @@ namespace ringtrain::io {
 /// names in it are printable, model and texts need not be.
 class CheckpointFile {
  public:
-  /// Checks the index. Throws Error(Exit::no_valid_checkpoint) for what is not an intact one. A
-  /// symbolic link is followed: the path is the user's own word. `progress`, here and below, hears
-  /// which file is read and that it goes on, and outlives the object; null: nobody.
+  /// Checks the index. Throws Error(Exit::no_valid_checkpoint) for what is not an intact one, and
+  /// with Exit::storage, whose it is, for what this process may not read. A symbolic link is
+  /// followed: the path is the user's own word. `progress`, here and below, hears which file is
+  /// read and that it goes on, and outlives the object; null: nobody.
   static CheckpointFile open(const std::filesystem::path& path, WorkProgress* progress = nullptr);
   CheckpointFile(CheckpointFile&&) noexcept;
   CheckpointFile& operator=(CheckpointFile&&) noexcept;
@@ -67,9 +68,10 @@ struct LatestCheckpoint {
 };
 
 /// Looks through `step-*.h5` from the newest on. No such file (or no directory) gives no file;
-/// files of which none is intact throw Error(Exit::no_valid_checkpoint): training must not silently
-/// start from scratch. Files of several lineages throw Error(Exit::incompatible_checkpoint), which
-/// names them. A file whose header cannot be read counts for none.
+/// files of which none is intact throw Error(Exit::no_valid_checkpoint), or with Exit::storage
+/// where some may not be read: training must not silently start from scratch. Files of several
+/// lineages throw Error(Exit::incompatible_checkpoint), which names them. A file whose header
+/// cannot be read counts for none.
 LatestCheckpoint find_latest(const std::filesystem::path& directory,
                              WorkProgress* progress = nullptr);
 

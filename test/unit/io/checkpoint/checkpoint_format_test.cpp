@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 #include <hdf5.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 
@@ -138,13 +139,17 @@ TEST_CASE("Checkpoint: equal states give equal files but for run id and lineage"
   CHECK((a == b));
 }
 
-TEST_CASE("Checkpoint: only its owner may read the file") {
+TEST_CASE("Checkpoint: what is published follows the umask, and `lock` does") {
+  const auto [mask, mode] =
+      GENERATE(table<mode_t, unsigned>({{0002, 0664}, {0022, 0644}, {0077, 0600}}));
   const TemporaryDirectory directory;
 
-  const auto permissions = std::filesystem::status(save_one(directory, State(1))).permissions();
+  const mode_t before = ::umask(mask);
+  const auto file = save_one(directory, State(1));
+  ::umask(before);
 
-  using std::filesystem::perms;
-  CHECK(permissions == (perms::owner_read | perms::owner_write));
+  CHECK(static_cast<unsigned>(std::filesystem::status(file).permissions()) == mode);
+  CHECK(static_cast<unsigned>(std::filesystem::status(directory / "lock").permissions()) == mode);
 }
 
 TEST_CASE("Checkpoint: equal states give equal state hashes, others do not") {

@@ -10,7 +10,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <csignal>
+#include <functional>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
@@ -21,6 +23,7 @@ using namespace ringtrain;
 using namespace ringtrain::io;
 using namespace std::chrono_literals;
 using Catch::Contains;
+using Catch::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
@@ -52,6 +55,42 @@ std::string refusal_of_writer(const fs::path& directory) {
     CHECK(failure.code() == Exit::storage);
     return failure.what();
   }
+}
+
+/// The exit code of the Error that `act` ends with as user 65534, and its text.
+std::string refusal_as_nobody(const std::function<void()>& act) {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const FileDescriptor read(ends[0]);
+  FileDescriptor write(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(77);
+    try {
+      act();
+    } catch (const Error& failure) {
+      write_all(write.get(),
+                fmt::format("{} {}", static_cast<int>(failure.code()), failure.what()));
+    } catch (const std::exception& failure) {
+      write_all(write.get(), failure.what());
+    }
+    ::_exit(0);
+  }
+  write = {};
+  std::string text(4096, ' ');
+  text.resize(
+      static_cast<std::size_t>(std::max<ssize_t>(0, ::read(read.get(), text.data(), text.size()))));
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    skip_test("this process may be no other user");
+  return text;
+}
+
+bool tells_owner(const std::string& text) {
+  return text.find("may not be read: it belongs to root, group ") != text.npos &&
+         text.find("with mode 0600, and this process is nobody: chmod o+r it, as its owner") !=
+             text.npos;
 }
 
 /// What a save of step 1 into `directory` ends with, and the notes before it.
@@ -160,27 +199,42 @@ TEST_CASE("Planted: a path that the user names may be a link, but not a device, 
   CHECK_THAT(refusal(directory / "none\x1b[2J"), Contains("none\\x1b[2J: open: No such file"));
 }
 
-TEST_CASE("Planted: a file that may not be read is named with the reason") {
+TEST_CASE("Planted: a file that may not be read is not called damaged: whose it is, is told") {
   const TemporaryDirectory directory;
-  const auto path = save_one(directory, State(1));
+  const auto old = save_one(directory, State(1)), path = save_one(directory, State(2));
   fs::permissions(directory, fs::perms::all);
+  fs::permissions(old, fs::perms(0644));
+  fs::permissions(path, fs::perms(0600));
 
-  const pid_t reader = ::fork();
-  if (reader == 0) {
-    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(77);
-    try {
-      CheckpointFile::open(path);
-      ::_exit(1);
-    } catch (const Error& failure) {
-      ::_exit(std::string(failure.what()).ends_with("open: Permission denied") ? 0 : 3);
-    }
-  }
-  int status = 0;
-  ::waitpid(reader, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-    skip_test("this process may be no other user");
+  CHECK(tells_owner(refusal_as_nobody([&] { CheckpointFile::open(path); })));
+  CHECK(tells_owner(refusal_as_nobody([&] {
+    const LatestCheckpoint latest = find_latest(directory);
+    if (latest.file && latest.file->metadata().step == 1 && latest.rejected.size() == 1)
+      throw Error(Exit::storage, "older", latest.rejected[0]);
+  })));
+  fs::permissions(old, fs::perms(0600));
+  const std::string none = refusal_as_nobody([&] { find_latest(directory); });
+  CHECK_THAT(none, StartsWith("75 ") && Contains("no checkpoint can be read and is intact: "));
+  CHECK(tells_owner(none));
 
-  CHECK(status == 0);  // 0600: nobody else reads it, and it is told
+  fs::permissions(directory / "lock", fs::perms(0666));
+  const std::string bytes = file_bytes(old);
+  CHECK(tells_owner(refusal_as_nobody([&] {
+    std::string notes;
+    throw Error(Exit::storage, "", save_first(directory, notes).text);
+  })));
+  CHECK(file_bytes(old) == bytes);
+}
+
+TEST_CASE("Planted: a lock that may not be written is told with its owner") {
+  const TemporaryDirectory directory;
+  save_one(directory, State(1));
+  fs::permissions(directory, fs::perms::all);
+  fs::permissions(directory / "lock", fs::perms(0644));
+
+  CHECK_THAT(refusal_as_nobody([&] { save_one(directory, State(2)); }),
+             StartsWith("75 ") && Contains("cannot write in it: its file lock: ") &&
+                 Contains("it belongs to root, ") && Contains("chmod o+w it, as its owner"));
 }
 
 TEST_CASE("Planted: a directory that is a link is followed, because the user named it") {

@@ -1,9 +1,14 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "ringtrain/base/error.hpp"
 #include "support/call_tracer.hpp"
@@ -144,6 +149,43 @@ TEST_CASE("Checkpoint writer: a lock that fails otherwise is an error before tra
                     Contains("lock of the checkpoint directory"));
 }
 
+TEST_CASE("Checkpoint writer: why old checkpoints cannot be deleted is told once for each cause") {
+  skip_without_tracing();
+  const TemporaryDirectory directory;
+  const State state(1);
+  std::atomic<int> error = EPERM;
+  WriterProcess process = WriterProcess::start();
+  const CallTracer tracer(process.pid(), [&](const SystemCall& call) {
+    return call.number == SYS_unlinkat ? Fate::fail(error) : Fate{};
+  });
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .keep = 1});
+  std::vector<std::string> notes;
+  const auto save = [&](std::uint64_t step) {
+    writer.try_save(State(step).metadata, state.copier());
+    const auto deadline = std::chrono::steady_clock::now() + 100s;
+    for (const std::uint64_t saved = writer.saved();
+         writer.saved() == saved && std::chrono::steady_clock::now() < deadline;) {
+      for (const SaveEvent& event : writer.poll())
+        if (event.kind == SaveEvent::Kind::note) notes.push_back(event.text);
+      std::this_thread::sleep_for(1ms);
+    }
+  };
+
+  for (std::uint64_t step = 1; step <= 5; ++step) save(step);
+  error = EROFS;
+  for (std::uint64_t step = 6; step <= 9; ++step) save(step);
+  for (const SaveEvent& event : writer.close(10s)) notes.push_back(event.text);
+
+  const auto told = [&](const char* why) {
+    return std::ranges::count_if(
+        notes, [&](const std::string& note) { return note.find(why) != std::string::npos; });
+  };
+  CHECK(writer.saved() == 9);
+  CHECK(told("could not remove step-0000000001.h5: Operation not permitted") == 1);
+  CHECK(told("Operation not permitted") == 1);
+  CHECK(told("Read-only file system") == 1);
+}
+
 TEST_CASE("Checkpoint writer: what only close() tells is a failed save") {
   skip_without_tracing();
   const TemporaryDirectory directory;
@@ -158,6 +200,7 @@ TEST_CASE("Checkpoint writer: what only close() tells is a failed save") {
   writer.try_save(state.metadata, state.copier());
   const SaveEvent failed = await(writer, SaveEvent::Kind::failed);
 
-  CHECK_THAT(failed.text, Contains("close: Disk quota exceeded"));
+  CHECK_THAT(failed.text,
+             Contains("close: Disk quota exceeded: a quota of bytes or files is used"));
   CHECK(names(directory) == std::vector<std::string>{"lock"});
 }

@@ -91,6 +91,28 @@ TEST_CASE("Checkpoint writer: a full disk is reported, leaves nothing behind, an
   CHECK_FALSE(writer.failure());
 }
 
+TEST_CASE("Checkpoint writer: a file system that has no inodes is told as that") {
+  const TemporaryDirectory directory;
+  const SmallDisk disk(directory, "size=40m,nr_inodes=8");
+  skip_without(disk);
+  const State state(1);
+  WriterProcess process = WriterProcess::start(), second = WriterProcess::start();
+  {
+    CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+    for (int i = 0; i < 8; ++i) write_bytes(directory / fmt::format("{}", i), "");
+
+    writer.try_save(state.metadata, state.copier());
+    const SaveEvent failed = await(writer, SaveEvent::Kind::failed);
+
+    CHECK_THAT(
+        failed.text,
+        Contains("No space left on device (0 of 8 inodes are free, and each file takes one"));
+    writer.close(10s);
+  }
+  CHECK_THROWS_WITH(CheckpointWriter(second, directory, state.layout, {}),
+                    Contains("cannot write in it: No space") && Contains("0 of 8 inodes are free"));
+}
+
 TEST_CASE("Checkpoint writer: a limit for files, however small, is storage trouble, and heals") {
   const TemporaryDirectory directory;
   const State state(1);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,6 +152,22 @@ TEST_CASE("Lease: a lock that this host's kernel has on a local disk is never ta
   CHECK(other.after(30s, {true, lease_of(restarted), true}) == Verdict::take_over);
 }
 
+TEST_CASE("Lease: a holder whose process is seen to live keeps the directory, silent or unlocked") {
+  const bool is_local = GENERATE(true, false), locks_hold = GENERATE(true, false);
+  const bool busy = GENERATE(true, false);
+  CAPTURE(is_local, locks_hold, busy);
+  Watch watch{.is_local = is_local, .locks_hold = locks_hold};
+  LeaseHolder neighbour = here;
+  neighbour.process = 5;
+  const LockFileState alive{true, lease_of(neighbour), busy, true};
+
+  CHECK(watch.after(0s, alive) == Verdict::wait);
+  CHECK(watch.after(2s, alive) == Verdict::refuse);
+  CHECK(watch.after(1h, alive) == Verdict::refuse);
+  const LockFileState back{true, lease_of(neighbour, Lease::State::released), false, true};
+  CHECK(watch.after(0s, back) == Verdict::take);
+}
+
 TEST_CASE("Lease: a free lock is believed where it tells of the holder, else silence is awaited") {
   const bool is_local = GENERATE(true, false), locks_hold = GENERATE(true, false);
   const bool same_host = GENERATE(true, false);
@@ -263,6 +280,43 @@ TEST_CASE("Folder lease: a holder on another host that lives is named, and keeps
   }
   CHECK_NOTHROW(owner.require());
   CHECK(names(directory) == std::vector<std::string>{"lock"});
+}
+
+TEST_CASE("Folder lease: a holder that is stopped is named, until its process is gone") {
+  const TemporaryDirectory directory;
+  const FileDescriptor folder = opened(directory);
+  const FileSystem file_system = GENERATE(on_disk, on_network);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::ofstream(directory / "lock") << lease_of(this_process("old")) << std::flush;
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  for (int i = 0; i < 10'000 && state_of(child) != 'T'; ++i) std::this_thread::sleep_for(1ms);
+  const auto take = [&] {
+    const FolderLease lease(folder.get(), "d", this_process("new"), file_system, {}, short_terms);
+  };
+
+  CHECK_THROWS_WITH(take(), Contains("in use by run old on host ") &&
+                                Contains(", which is stopped (state T of") &&
+                                Contains("kill -CONT " + std::to_string(child) + " lets it go on"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK_NOTHROW(take());
+}
+
+TEST_CASE("Lease: only the very process that it names is seen to live") {
+  const LeaseHolder self = this_process("self");
+  CHECK(is_seen_alive(self));
+  LeaseHolder other = self;
+  SECTION("another process of that number") { ++other.started; }
+  SECTION("of another container") { ++other.pids; }
+  SECTION("of another kernel") { other.boot += "0"; }
+  SECTION("of a build that did not say") { other.started = 0; }
+  CHECK_FALSE(is_seen_alive(other));
+  const auto read = lease_from_text(to_text({.holder = self, .token = a_token}));
+  REQUIRE(read);
+  CHECK(is_seen_alive(read->holder));
 }
 
 TEST_CASE("Folder lease: the lock of a lost host is taken over, and that is said") {

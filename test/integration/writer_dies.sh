@@ -114,7 +114,9 @@ said writer_replaced
 kill -STOP "$(writer)"
 kill -TERM "$rank"
 ends
-check "the next one is stuck: exit code $code" test $code -eq 75
-check "the next one is stuck: in time, not $took" test $took -le 20
-check "the next one is stuck: a fault of the storage" has "^fault: kind=storage code=75 rank=0 "
+check "the next one is stopped: exit code $code" test $code -eq 75
+check "the next one is stopped: in time, not $took" test $took -le 20
+check "the next one is stopped: it is named" has "the checkpoint writer, process [0-9]+, is stopped \(state T .* kill -CONT [0-9]+ lets it go on"
+check "the next one is stopped: the disk is not" lacks "may be stuck"
+check "the next one is stopped: a fault of the writer" has "^fault: kind=writer code=75 rank=0 "
 exit $bad

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,7 +89,6 @@ void CallTracer::trace() {
     if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
       inside_ ? leave() : enter();
       inside_ = !inside_;
-      if (fate_.kind == Fate::Kind::hang) continue;
     } else if (status >> 16 == 0) {
       signal = WSTOPSIG(status);
     }
@@ -101,7 +101,8 @@ void CallTracer::enter() {
   const auto number = static_cast<long>(r.orig_rax);
   fate_ = judge_({number, {r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9}, child_});
   if (fate_.kind == Fate::Kind::kill) ::kill(child_, SIGKILL);
-  if (fate_.kind == Fate::Kind::fail) r.orig_rax = ~0ull;  // no such call
+  if (fate_.kind == Fate::Kind::fail) r.orig_rax = ~0ull;      // no such call
+  if (fate_.kind == Fate::Kind::hang) r.orig_rax = SYS_pause;  // a traced stop would look like one
   if (fate_.kind == Fate::Kind::shorten) r.rdx = std::min<std::uint64_t>(r.rdx, fate_.value);
   ::ptrace(PTRACE_SETREGS, child_, nullptr, &r);
 }

@@ -36,6 +36,7 @@ class CheckpointWriter::Impl {
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const { return last_failure_; }
   bool lost() const { return lost_; }
+  std::string trouble() { return lost_ || closed_ ? "" : writer_.trouble(); }
 
   std::uint64_t saved = 0, failed = 0;
   std::mutex mutex;  // held in each call
@@ -60,7 +61,7 @@ class CheckpointWriter::Impl {
   Slot* free_slot(const Slot* except = nullptr);
   void describe(Message::Kind kind, Slot& slot, const CheckpointMetadata& metadata);
   bool any_busy() const;
-  Error not_in_time() const;
+  Error not_in_time();
 
   const std::string directory_;
   const WriterOptions options_;
@@ -125,7 +126,11 @@ bool CheckpointWriter::Impl::wait_for_slot(Clock::time_point deadline, std::uint
   return false;
 }
 
-Error CheckpointWriter::Impl::not_in_time() const {
+Error CheckpointWriter::Impl::not_in_time() {
+  if (const std::string why = writer_.trouble(); !why.empty())
+    return writer_fault(
+        "final checkpoint",
+        fmt::format("the checkpoint of step {} was not durable in time: {}", last_step_, why), why);
   return {Exit::storage, "final checkpoint",
           fmt::format("the checkpoint of step {} was not durable in time; the file system of {} "
                       "may be stuck",
@@ -251,14 +256,17 @@ void CheckpointWriter::Impl::report_slow_saves() {
       continue;
     slot.reported_slow = true;
     const double seconds = Seconds(Clock::now() - slot.since).count();
+    const std::string trouble = writer_.trouble();
+    const std::string why = trouble.empty()
+                                ? fmt::format("is the file system of {} stuck?", directory_)
+                                : trouble + ".";
     events_.push_back(
         {.kind = SaveEvent::Kind::slow,
          .step = slot.request.step,
          .seconds = seconds,
-         .text = fmt::format(
-             "checkpoint of step {} is not durable after {:.0f} s: is the file system of {} "
-             "stuck? Training goes on",
-             slot.request.step, seconds, directory_)});
+         .text =
+             fmt::format("checkpoint of step {} is not durable after {:.0f} s: {} Training goes on",
+                         slot.request.step, seconds, why)});
   }
 }
 
@@ -384,6 +392,11 @@ std::optional<Error> CheckpointWriter::failure() const {
 bool CheckpointWriter::lost() const {
   const auto held = hold();
   return held && impl_->lost();
+}
+
+std::string CheckpointWriter::trouble() const {
+  const auto held = hold();
+  return held ? impl_->trouble() : "";
 }
 
 std::uint64_t CheckpointWriter::saved() const {

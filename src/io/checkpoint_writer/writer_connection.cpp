@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "io/checkpoint/checkpoint_index.hpp"
+#include "ringtrain/base/process.hpp"
+#include "ringtrain/host/control_groups.hpp"
 
 namespace ringtrain::io {
 namespace {
@@ -21,13 +23,24 @@ constexpr std::chrono::minutes death_window{10};
 constexpr std::chrono::seconds ending_patience{1};
 constexpr std::chrono::milliseconds ask_pause{500};
 
-Error writer_fault(const std::string& why, const std::string& how) {
+// Empty of one that neither a signal nor a control group keeps from running.
+std::string why_not_running(pid_t process) {
+  const std::string idle = why_idle(process);
+  if (!idle.empty() || !host::is_frozen(process)) return idle;
+  return "frozen by its control group: docker unpause or scontrol resume lets it go on";
+}
+
+Error writer_lost(const std::string& why, const std::string& how) {
   return Error(Exit::storage, "checkpoints",
                fmt::format("the checkpoint writer process {}: nothing can be saved any more", why))
       .of_kind("writer", key_value("how", how));
 }
 
 }  // namespace
+
+Error writer_fault(std::string_view what, std::string_view reason, std::string_view trouble) {
+  return Error(Exit::storage, what, reason).of_kind("writer", key_value("how", trouble));
+}
 
 WriterConnection::WriterConnection(WriterProcess& process, const std::string& directory,
                                    const WriterOptions& options, const StateLayout& layout,
@@ -80,6 +93,8 @@ Message WriterConnection::await_answer() {
     throw Error(Exit::storage, "checkpoint writer process", how)
         .of_kind("writer", key_value("how", how));
   }
+  if (const std::string why = trouble(); !why.empty())
+    throw writer_fault("checkpoint directory " + directory_, why, why);
   throw Error(Exit::storage, "checkpoint directory " + directory_,
               fmt::format("no answer within {} s: its file system is not responding",
                           options_.open_timeout.count()));
@@ -160,19 +175,40 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
       not_started_since_.reset();
       how_it_died_ = ending.value_or("closed its connection");
       if (const std::string why = died_too_often(saves); !why.empty())
-        return writer_fault(why, how_it_died_);
+        return writer_lost(why, how_it_died_);
       asking_since_ = ask_at_ = now;
     }
   }
   if (gone_ && now >= ask_at_)
     if (const std::string why = ask_for_another(saves); !why.empty())
-      return writer_fault(fmt::format("{}, and no other one can be started: {}", how_it_died_, why),
-                          how_it_died_);
+      return writer_lost(fmt::format("{}, and no other one can be started: {}", how_it_died_, why),
+                         how_it_died_);
   if (opening_ && now - opening_since_ > options_.open_timeout && !process_.ended() &&
       process_.pid() == 0)
-    return writer_fault(fmt::format("{}, and the fork server does not answer", how_it_died_),
-                        how_it_died_);
+    return writer_lost(fmt::format("{}; {}", how_it_died_, fork_server_text()), how_it_died_);
   return std::nullopt;
+}
+
+std::string WriterConnection::fork_server_text() const {
+  const pid_t server = process_.fork_server_pid();
+  if (server == 0) return "the fork server, which starts them, is gone, too";
+  const std::string idle = why_not_running(server);
+  return fmt::format("the fork server, process {}, which is to start another one, {}", server,
+                     idle.empty() ? "has not answered" : "is " + idle);
+}
+
+std::string WriterConnection::trouble() {
+  const auto how = process_.ended();
+  if (process_.could_not_start())
+    return fmt::format("the checkpoint writer process {}; another one {}", how_it_died_,
+                       how.value_or("could not be started"));
+  if (gone_ || process_.pid() == 0)
+    return fmt::format("the checkpoint writer process {}; {}",
+                       !how_it_died_.empty() ? how_it_died_ : how.value_or("closed its connection"),
+                       fork_server_text());
+  const std::string idle = why_not_running(process_.pid());
+  if (idle.empty()) return "";
+  return fmt::format("the checkpoint writer, process {}, is {}", process_.pid(), idle);
 }
 
 std::string WriterConnection::died_too_often(Saves saves) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "io/checkpoint_writer/writer_protocol.hpp"
 #include "ringtrain/base/error.hpp"
@@ -13,6 +14,9 @@
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
 namespace ringtrain::io {
+
+/// The fault that ends a job whose writer is in that trouble().
+Error writer_fault(std::string_view what, std::string_view reason, std::string_view trouble);
 
 /// The trainer's end of the connection to the writer process, which outlives that process: where it
 /// dies, another one is started and takes over the lock of the directory and the snapshots in the
@@ -59,6 +63,10 @@ class WriterConnection {
   std::string note_opened();
   std::string note_refused(const Message& message);
 
+  /// Why nothing is saved where the file system is not to blame: the writer is stopped, or dead and
+  /// not replaced. Says what to do; empty where neither is seen.
+  std::string trouble();
+
   /// As WriterProcess.
   void kill() { process_.kill(); }
   std::optional<std::string> fork_server_ended() { return process_.fork_server_ended(); }
@@ -74,6 +82,7 @@ class WriterConnection {
   bool send_open(const Setup& setup);
   Message await_answer();
   void notice_death();
+  std::string fork_server_text() const;
   std::string died_too_often(Saves saves);
   std::string ask_for_another(Saves saves);
   void ask_later(std::string why);

@@ -232,6 +232,40 @@ TEST_CASE("Checkpoint writer: two deaths in one save are a fault of the writer")
   CHECK(trainer.writer.failure()->kind() == "writer");
 }
 
+TEST_CASE("Checkpoint writer: a helper that is stopped is named, not the disk") {
+  const State state(1);
+  Trainer trainer(state, {.run_id = "test", .slow_after = 1s});
+  trainer.kill_writer(SIGSTOP);
+  const std::string stopped = fmt::format("the checkpoint writer, process {}, is stopped (state T",
+                                          trainer.process.pid()),
+                    cure = fmt::format("kill -CONT {} lets it go on", trainer.process.pid());
+  REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
+
+  CHECK_THAT(await(trainer.writer, SaveEvent::Kind::slow).text,
+             Contains(stopped) && Contains(cure));
+  CHECK_THAT(trainer.writer.trouble(), Contains(stopped));
+  trainer.writer.close(100ms);
+  CHECK_THAT(
+      trainer.writer.failure()->what(),
+      Contains("the checkpoint of step 1 was not durable") && Contains(stopped) && Contains(cure));
+  CHECK(trainer.writer.failure()->kind() == "writer");
+}
+
+TEST_CASE("Checkpoint writer: a dead helper is named where its fork server is stopped") {
+  const State state(1);
+  Trainer trainer(state, {.run_id = "test", .open_timeout = 3s, .slow_after = 1s});
+  ::kill(trainer.process.fork_server_pid(), SIGSTOP);
+  trainer.kill_writer();
+  REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
+
+  const std::string dead = "the checkpoint writer process was killed by signal 9",
+                    cure = fmt::format("kill -CONT {} lets it", trainer.process.fork_server_pid());
+  CHECK_THAT(await(trainer.writer, SaveEvent::Kind::slow).text,
+             Contains(dead) && Contains("the fork server, process ") && Contains(cure));
+  CHECK_THAT(await(trainer.writer, SaveEvent::Kind::lost).text, Contains(dead) && Contains(cure));
+  CHECK(trainer.writer.failure()->kind() == "writer");
+}
+
 TEST_CASE("Checkpoint writer: without its fork server the helper goes on, but is not replaced") {
   const State state(1);
   Trainer trainer(state);
@@ -340,6 +374,6 @@ TEST_CASE("Checkpoint writer: a fork server that does not answer is a fault of t
   trainer.kill_writer();
 
   CHECK_THAT(await(trainer.writer, SaveEvent::Kind::lost).text,
-             Contains("the fork server does not answer"));
+             Contains("the fork server, process ") && Contains("is stopped (state T"));
   CHECK(trainer.writer.failure()->kind() == "writer");
 }

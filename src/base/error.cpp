@@ -6,6 +6,8 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -83,6 +85,14 @@ void FaultContext::resume_from(std::string path) {
 std::string FaultContext::resume() const {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock ? resume_ : "";
+}
+
+void FaultContext::check_resume() noexcept try {
+  const std::string path = resume();
+  if (path.empty() || !is_known_gone(path, std::chrono::seconds(1))) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && resume_ == path) resume_.clear();
+} catch (const std::exception&) {  // no memory: it stays
 }
 
 std::string key_value(std::string_view key, std::string_view value) {

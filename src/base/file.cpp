@@ -4,11 +4,13 @@
 #include <linux/openat2.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstring>
 #include <system_error>
 
@@ -46,6 +48,33 @@ int open_plain_name(int directory, const char* name, int flags, mode_t mode) {
 }
 
 }  // namespace
+
+namespace {
+
+// Keeps nothing open: who waits for a pipe's end waits for all that have it.
+[[noreturn]] void ask_for(const char* path) noexcept {
+  ::syscall(SYS_close_range, 0U, ~0U, 0U);
+  const bool gone = ::access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+  ::_exit(gone ? 1 : 0);
+}
+
+}  // namespace
+
+bool is_known_gone(const std::string& path, std::chrono::milliseconds time) noexcept {
+  const pid_t child = ::_Fork();  // without fork()'s handlers, which may wait for a stuck thread
+  if (child == 0) ask_for(path.c_str());
+  const auto end = std::chrono::steady_clock::now() + time;
+  for (int status = 0; child > 0;) {
+    if (::waitpid(child, &status, WNOHANG) != 0)
+      return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    if (std::chrono::steady_clock::now() > end) {
+      ::kill(child, SIGKILL);
+      break;
+    }
+    ::usleep(1000);
+  }
+  return false;
+}
 
 std::string storage_reason(int error) {
   const std::string text = std::generic_category().message(error);

@@ -63,6 +63,10 @@ void TrainingRun::prepare(io::WriterProcess& writer) {
   if (!options().eval_only) open_checkpoints(writer);
   start_ =
       load_state(plan_, engine_, session_, progress_, output_, checkpoint_writer_, config_, plans_);
+  std::error_code failure;
+  folder_ = std::filesystem::absolute(options().checkpoint_dir, failure).string();
+  if (std::filesystem::absolute(start_.resumed_from, failure).parent_path() == folder_)
+    newest_ = start_.resumed_from.filename().string();
   if (options().eval_only && !start_.loaded)
     session_.fail_together(
         "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
@@ -289,7 +293,12 @@ CheckpointManager TrainingRun::make_checkpoints() {
           options().checkpoint_every,
           plan_.training->size(),
           [this](const io::SaveEvent& event, double stall) {
-            if (event.kind == io::SaveEvent::Kind::saved) note_saved(event);
+            using Kind = io::SaveEvent::Kind;
+            if (event.kind == Kind::saved) note_saved(event);
+            if (event.kind == Kind::moved || event.kind == Kind::back) {
+              folder_ = event.file;
+              name_resume();
+            }
             log_->save(event, stall);
           },
           {[this](bool mine) {
@@ -302,15 +311,19 @@ CheckpointManager TrainingRun::make_checkpoints() {
 // The writer tells how long it took, and is heard after a step.
 void TrainingRun::note_saved(const io::SaveEvent& event) {
   progress_.saved(event.step);
-  std::error_code failure;
-  session_.fault_context().resume_from(
-      std::filesystem::absolute(std::filesystem::path(options().checkpoint_dir) / event.file,
-                                failure)
-          .string());
+  newest_ = event.file;
+  name_resume();
   const auto end = metrics::Timeline::Clock::now();
   progress_.record(metrics::Phase::checkpoint_write,
                    {end - metrics::Timeline::length(event.seconds), end, event.step},
                    metrics::Row::writer);
+}
+
+// For the line that tells of a fault. Where no path leads to the folder, there is none.
+void TrainingRun::name_resume() const {
+  if (newest_.empty()) return;
+  session_.fault_context().resume_from(
+      folder_.empty() ? "" : (std::filesystem::path(folder_) / newest_).string());
 }
 
 void TrainingRun::keep_timeline() {

@@ -61,6 +61,7 @@ class TrainingRun {
   io::CheckpointMetadata metadata() const;
   CheckpointManager make_checkpoints();
   void note_saved(const io::SaveEvent& event);
+  void name_resume() const;
   /// What is there of it on rank 0, before all is given up.
   void keep_timeline();
 
@@ -77,6 +78,7 @@ class TrainingRun {
   std::optional<StepLogger> log_;
   Efficiency efficiency_;
   StartingState start_;
+  std::string folder_, newest_;  // --checkpoint-dir as it is now; its newest checkpoint's name
   Position end_;
   std::vector<std::string> hosts_;  // of the ranks; on rank 0
 };

@@ -94,8 +94,11 @@ at_once "the fork server killed, then the writer"
 
 start together --checkpoint-every 20
 said "checkpoint [0-9]+, "
+mv together moved  # saves go on there, and that is what a fault names
+said "folder_moved: checkpoint directory $dir/together no longer leads to .*: that is $dir/moved now"
 kill -9 "$(server)" "$(writer)"
 at_once "both killed"
+check "both killed: the moved folder is named" has "resume=$dir/moved/step-"
 
 # The one that took over ends, as the first one would, with a trainer that is killed.
 start orphans --checkpoint-every 20

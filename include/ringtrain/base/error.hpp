@@ -85,6 +85,9 @@ class FaultContext {
   void resume_from(std::string path);
   /// Empty, too, while another thread sets it.
   std::string resume() const;
+  /// Forgets it where it is not there any more. Waits for a second at most; where the file system
+  /// does not answer, it stays.
+  void check_resume() noexcept;
 
  private:
   std::atomic<std::uint64_t> step_{0};

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,10 @@ inline int check_storage(int result, std::string_view call) {
   if (result >= 0) return result;
   throw Error(Exit::storage, call, storage_reason(errno));
 }
+
+/// Whether nothing is at `path`. A child process asks, which is left behind where the file system
+/// does not answer within `time`; then, and where there is no other process, false.
+bool is_known_gone(const std::string& path, std::chrono::milliseconds time) noexcept;
 
 /// What `call()` returns, made again as long as signals interrupt it, as network file systems let
 /// happen.

@@ -342,10 +342,12 @@ int MpiSession::report(const std::exception& failure) const noexcept {
   if (mpi_) exit_after(8, code);
   const std::string_view kind = error != nullptr ? error->kind() : fault_kind(Exit::internal);
   const int host = host_of_[static_cast<std::size_t>(rank_)];
-  if (!mpi_ || wait_to_report(reported_.get(), host))
+  if (!mpi_ || wait_to_report(reported_.get(), host)) {
+    context_.check_resume();
     write_stderr(fmt::format("train: {}{}\n{}", who(), failure.what(),
                              fault_line(static_cast<Exit>(code), kind, rank_, context_,
                                         error != nullptr ? error->details() : "")));
+  }
   std::fflush(nullptr);
   return code;
 }
@@ -373,9 +375,11 @@ void MpiSession::end_within(std::chrono::seconds time, Exit code) const noexcept
 void MpiSession::fail_together(std::string_view message, Exit code) const {
   ending_ = true;
   if (mpi_) exit_after(10, static_cast<int>(code));
-  if (rank_ == 0)
+  if (rank_ == 0) {
+    context_.check_resume();
     write_stderr(
         fmt::format("train: {}\n{}", message, fault_line(code, fault_kind(code), rank_, context_)));
+  }
   std::fflush(nullptr);
   if (mpi_) MPI_Finalize();
   ::_exit(static_cast<int>(code));

@@ -98,8 +98,8 @@ void sync_directory(int directory) {
 
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const LeaseHolder& owner,
                                          std::uint64_t needed_bytes, const LeaseCalls& calls,
-                                         const LeaseTerms& terms)
-    : path_(path), directory_(open_directory(path)) {
+                                         const LeaseTerms& terms, FileDescriptor opened)
+    : path_(path), directory_(opened.get() < 0 ? open_directory(path) : std::move(opened)) {
   warn_of_others();
   lease_.emplace(directory_.get(), path_, owner, file_system_of(directory_.get()), calls, terms);
   ::unlinkat(directory_.get(), last_save_name, 0);  // it tells of an earlier run

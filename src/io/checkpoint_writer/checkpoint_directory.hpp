@@ -19,9 +19,10 @@ class CheckpointDirectory {
  public:
   /// Creates the directory if it is missing, takes it, removes temporaries of dead runs and checks
   /// that `needed_bytes` are free. `owner` is what a second job is told. Throws Error with
-  /// Exit::locked or Exit::storage.
+  /// Exit::locked or Exit::storage. `opened` is taken where it is one, whatever has `path` now.
   CheckpointDirectory(const std::string& path, const LeaseHolder& owner, std::uint64_t needed_bytes,
-                      const LeaseCalls& calls = {}, const LeaseTerms& terms = {});
+                      const LeaseCalls& calls = {}, const LeaseTerms& terms = {},
+                      FileDescriptor opened = {});
 
   /// Whether the directory's handle is still good: not where its file system was mounted again.
   bool answers() const;
@@ -42,6 +43,7 @@ class CheckpointDirectory {
   /// Replaces last-save.txt, which is for people and scripts. What goes wrong is left alone.
   void write_last_save(const std::string& text);
   int lock_file() const { return lease_->file(); }
+  int descriptor() const { return directory_.get(); }
 
   /// Bytes a user may still write here, in words, for messages.
   std::string free_space() const;

@@ -52,6 +52,7 @@ class CheckpointWriter::Impl {
   void receive_all();
   void take(const Message& message);
   void finish(const Message& message);
+  void move(const Message& message);
   void set_failure(Error failure) { last_failure_ = std::move(failure); }
   void note(SaveEvent::Kind kind, const std::string& text);
   void lose_writer(Error failure);
@@ -64,6 +65,7 @@ class CheckpointWriter::Impl {
   Error not_in_time();
 
   const std::string directory_;
+  std::string place_, last_move_;  // where it is now, for messages; as the writer told it
   const WriterOptions options_;
   const SlotPlan plan_;
   std::array<Slot, slot_count> slots_;
@@ -92,6 +94,7 @@ SaveEvent event(SaveEvent::Kind kind, const Message& message) {
 CheckpointWriter::Impl::Impl(WriterProcess& process, const std::filesystem::path& directory,
                              const StateLayout& layout, WriterOptions options)
     : directory_(std::filesystem::absolute(directory).string()),
+      place_(directory_),
       options_(std::move(options)),
       plan_(layout),
       slots_{{{layout, plan_}, {layout, plan_}}},
@@ -134,7 +137,7 @@ Error CheckpointWriter::Impl::not_in_time() {
   return {Exit::storage, "final checkpoint",
           fmt::format("the checkpoint of step {} was not durable in time; the file system of {} "
                       "may be stuck",
-                      last_step_, directory_)};
+                      last_step_, place_)};
 }
 
 void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
@@ -202,6 +205,8 @@ void CheckpointWriter::Impl::take(const Message& message) {
       return;
     case Message::Kind::displaced:
       return lose_writer({Exit::locked, "checkpoints", message.text()});
+    case Message::Kind::moved:
+      return move(message);
     case Message::Kind::opened:
       return note(SaveEvent::Kind::replaced, writer_.note_opened());
     case Message::Kind::refused:  // another job's directory is not to be waited for
@@ -222,10 +227,21 @@ void CheckpointWriter::Impl::finish(const Message& message) {
   events_.push_back(event(good ? SaveEvent::Kind::saved : SaveEvent::Kind::failed, message));
   if (!good) {
     std::string& text = events_.back().text;
-    text = fmt::format("checkpoint of step {} in {} not saved: {}", message.step, directory_, text);
+    text = fmt::format("checkpoint of step {} in {} not saved: {}", message.step, place_, text);
     events_.back().not_finite = code == Exit::not_finite;
     if (message.step == last_step_) set_failure({code, "final checkpoint", text});
   }
+}
+
+void CheckpointWriter::Impl::move(const Message& message) {
+  const std::string all = message.text();
+  if (std::exchange(last_move_, all) == all) return;              // the next writer tells it, too
+  const std::size_t end = std::min(all.rfind('\n'), all.size());  // a path may have one
+  place_ = end == 0 ? directory_ : all.substr(0, end);
+  events_.push_back({.kind = message.code != 0 ? SaveEvent::Kind::back : SaveEvent::Kind::moved,
+                     .step = last_step_,
+                     .file = all.substr(0, end),
+                     .text = all.substr(std::min(end + 1, all.size()))});
 }
 
 // Of the writer itself.
@@ -257,9 +273,8 @@ void CheckpointWriter::Impl::report_slow_saves() {
     slot.reported_slow = true;
     const double seconds = Seconds(Clock::now() - slot.since).count();
     const std::string trouble = writer_.trouble();
-    const std::string why = trouble.empty()
-                                ? fmt::format("is the file system of {} stuck?", directory_)
-                                : trouble + ".";
+    const std::string why =
+        trouble.empty() ? fmt::format("is the file system of {} stuck?", place_) : trouble + ".";
     events_.push_back(
         {.kind = SaveEvent::Kind::slow,
          .step = slot.request.step,

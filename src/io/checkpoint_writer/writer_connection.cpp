@@ -74,17 +74,20 @@ WriterConnection::Setup WriterConnection::make_setup(bool takes_over) {
 }
 
 bool WriterConnection::send_open(const Setup& setup) {
-  const std::array descriptors = {setup.memory.descriptor(), slots_[0], slots_[1]};
+  const std::array descriptors = {setup.memory.descriptor(), slots_[0], slots_[1], folder_.get()};
   Message request{.kind = Message::Kind::open, .bytes = setup.bytes};
-  return send(request.with_text(directory_), descriptors);
+  const std::span all(descriptors);
+  return send(request.with_text(directory_), all.first(folder_.get() < 0 ? 3 : 4));
 }
 
 Message WriterConnection::await_answer() {
   Clock::time_point deadline = Clock::now() + options_.open_timeout;
   try {
     while (wait(deadline)) {
-      const Message message = receive_message(process_.socket(), Wait::yes)->message;
-      if (message.kind != Message::Kind::waiting) return message;
+      auto [message, descriptors] = std::move(*receive_message(process_.socket(), Wait::yes));
+      keep_folder(descriptors);
+      if (message.kind == Message::Kind::opened || message.kind == Message::Kind::refused)
+        return message;
       if (options_.tell) options_.tell(message.text());
       deadline = Clock::now() + options_.open_timeout;
     }
@@ -98,6 +101,10 @@ Message WriterConnection::await_answer() {
   throw Error(Exit::storage, "checkpoint directory " + directory_,
               fmt::format("no answer within {} s: its file system is not responding",
                           options_.open_timeout.count()));
+}
+
+void WriterConnection::keep_folder(std::vector<FileDescriptor>& descriptors) {
+  if (!descriptors.empty()) folder_ = std::move(descriptors.front());
 }
 
 void WriterConnection::set_lineage(const std::string& lineage) {
@@ -134,8 +141,11 @@ void WriterConnection::close() { send({.kind = Message::Kind::close}); }
 
 std::optional<Message> WriterConnection::receive() try {
   if (gone_) return std::nullopt;
-  const auto received = receive_message(process_.socket(), Wait::no);
-  return received ? std::optional(received->message) : std::nullopt;
+  auto received = receive_message(process_.socket(), Wait::no);
+  if (!received) return std::nullopt;
+  keep_folder(received->descriptors);
+  if (received->message.kind == Message::Kind::moved) setup_.is_away = received->message.code == 0;
+  return received->message;
 } catch (const PeerGone&) {
   notice_death();
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/checkpoint_writer/writer_protocol.hpp"
 #include "ringtrain/base/error.hpp"
@@ -81,6 +82,7 @@ class WriterConnection {
   Setup make_setup(bool takes_over);
   bool send_open(const Setup& setup);
   Message await_answer();
+  void keep_folder(std::vector<FileDescriptor>& descriptors);
   void notice_death();
   std::string fork_server_text() const;
   std::string died_too_often(Saves saves);
@@ -98,9 +100,10 @@ class WriterConnection {
   std::string lineage_, protected_;
   std::optional<Message> kept_;
 
-  bool gone_ = false;     // the writer; the next one is not asked for yet
-  bool opening_ = false;  // the next one has not answered yet
-  bool refused_ = false;  // it could not open the directory
+  bool gone_ = false;      // the writer; the next one is not asked for yet
+  FileDescriptor folder_;  // as the writer has it open, for the next one; nothing is done with it
+  bool opening_ = false;   // the next one has not answered yet
+  bool refused_ = false;   // it could not open the directory
   Clock::time_point gone_since_, opening_since_;
   std::deque<Clock::time_point> deaths_;
   std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in

@@ -26,6 +26,7 @@
 
 #include "io/checkpoint_writer/writer_protocol.hpp"
 #include "io/checkpoint_writer/writer_server.hpp"
+#include "io/lease/quiet_thread.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::io {
@@ -85,11 +86,7 @@ class TrainerWatch {
       : trainer_(trainer), limits_(std::move(limits)) {}
 
   void start() {
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this] { await_death(); }).detach();
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    quiet_thread([this] { await_death(); }).detach();
   }
 
   void prepare(const LastSaveLimits& limits) {

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t most_descriptors = slot_count + 1;
+constexpr std::size_t most_descriptors = slot_count + 2;
 constexpr std::size_t page = 4096;
 
 struct alignas(cmsghdr) Control {
@@ -177,6 +177,7 @@ std::string to_json_text(const WriterSetup& setup) {
                      {"keep", setup.keep},
                      {"last_save_timeout_s", setup.last_save_timeout_s},
                      {"takes_over", setup.takes_over},
+                     {"is_away", setup.is_away},
                      {"buffers", setup.layout.buffers},
                      {"tensors", tensors}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -194,6 +195,7 @@ WriterSetup setup_from_json_text(std::string_view text) {
                     .keep = json.at("keep"),
                     .last_save_timeout_s = json.at("last_save_timeout_s"),
                     .takes_over = json.at("takes_over"),
+                    .is_away = json.at("is_away"),
                     .layout = {.buffers = json.at("buffers"), .tensors = {}}};
   for (const Json& row : json.at("tensors"))
     setup.layout.tensors.push_back({.info = {row.at("name"), row.at("shape")},

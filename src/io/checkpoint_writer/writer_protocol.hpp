@@ -22,7 +22,9 @@ inline constexpr std::size_t slot_count = 2;
 struct Message {
   enum class Kind : std::uint32_t {
     // trainer to writer
-    open,     ///< bytes: of the setup text; descriptors: setup, slots
+    /// bytes: of the setup text; descriptors: setup, slots and, once a writer has opened it, the
+    /// directory
+    open,
     lineage,  ///< text: of the saves to come
     protect,  ///< text: a file name
     save,     ///< slot; bytes: of the metadata text in the slot
@@ -30,13 +32,14 @@ struct Message {
     keep_nothing,  ///< what was kept is dropped
     close,
     // writer to trainer
-    opened,
+    opened,     ///< descriptor: the directory; likewise of a note that it was opened anew
     refused,    ///< code, text: why open failed
     saved,      ///< slot, step, bytes, seconds; text: file name
     failed,     ///< slot, step, code, text
     note,       ///< text
     waiting,    ///< text: what `open`, or a save that opens anew, waits for; every ten seconds
     displaced,  ///< text: another run has the directory
+    moved,  ///< code: whether the path leads to it; text: where it is, a line's end, what to tell
     closed,
     // trainer to fork server, and its answer
     start,    ///< descriptor: the socket of the writer that is to be started
@@ -116,6 +119,7 @@ struct WriterSetup {
   int keep = 1;
   double last_save_timeout_s = 0;  ///< after the trainer's end
   bool takes_over = false;         ///< from a writer of the same trainer, that died
+  bool is_away = false;            ///< the directory, from its path, as that one told
   StateLayout layout;
 };
 std::string to_json_text(const WriterSetup& setup);

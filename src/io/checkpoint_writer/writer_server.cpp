@@ -1,21 +1,26 @@
 #include "io/checkpoint_writer/writer_server.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "io/checkpoint/checkpoint_index.hpp"
 #include "io/checkpoint/checkpoint_name.hpp"
 #include "io/checkpoint_writer/checkpoint_directory.hpp"
 #include "io/checkpoint_writer/writer_protocol.hpp"
+#include "io/lease/folder_watch.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::io {
@@ -80,10 +85,12 @@ class Helper {
       for (std::size_t i = 0; i < slot_count; ++i) slots_[i] = map(request.descriptors.at(1 + i));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
       path_ = request.message.text();
+      is_away_ = setup_.is_away;
       // what waits for another writer is saved without the trainer, too
       const double last_save_s = setup_.takes_over ? setup_.last_save_timeout_s : 0;
       // amid a training, a disk that is too full is trouble of the next save
-      take_directory(setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout), {last_save_s, -1, ""});
+      take_directory(setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout), {last_save_s, -1, ""},
+                     setup_.takes_over ? former_directory(request.descriptors) : FileDescriptor());
       last_.reset();
       kept_.reset();
       lineage_.clear();
@@ -100,19 +107,45 @@ class Helper {
                        failure.what());
       reply.with_text(refusal_->what());
     }
-    send(reply);
+    send(reply, reply.kind == Message::Kind::opened);
     send_notes();
   }
 
+  // The one that the writer before had open, wherever it is now. Where its handle is stale, what
+  // has its path now must be it.
+  FileDescriptor former_directory(const std::vector<FileDescriptor>& descriptors) const {
+    constexpr std::size_t place = slot_count + 1;
+    if (descriptors.size() > place) {
+      const int former = descriptors[place].get();
+      FileDescriptor opened(::openat(former, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (opened.get() >= 0) return opened;
+    }
+    FolderLease::require_still(path_, setup_.owner.run);
+    return {};
+  }
+
   // `limits`: until it is taken, as the former lock file is no longer this one's.
-  void take_directory(std::uint64_t needed_bytes, const LastSaveLimits& limits) {
+  void take_directory(std::uint64_t needed_bytes, const LastSaveLimits& limits,
+                      FileDescriptor opened = {}) {
     prepare_(limits);
+    watch_.reset();
     directory_.reset();
-    directory_ =
-        std::make_unique<CheckpointDirectory>(path_, setup_.owner, needed_bytes, lease_calls());
+    directory_ = std::make_unique<CheckpointDirectory>(
+        path_, setup_.owner, needed_bytes, lease_calls(), LeaseTerms{}, std::move(opened));
+    watch_.emplace(directory_->descriptor(), path_, !is_away_, LeaseTerms{}.beat,
+                   [this](const FolderPlace& place) { return report(place); });
     lost_ = false;
     prepare_({setup_.last_save_timeout_s, directory_->lock_file(),
               lease_head(Lease::State::finishing), limits.begins});
+  }
+
+  // On the watch's thread.
+  bool report(const FolderPlace& place) {
+    const Message message{.kind = Message::Kind::moved, .code = place.at_path};
+    const bool sent =
+        send_message(socket_, Message(message).with_text(place.now + "\n" + place.text), Wait::no);
+    if (sent) is_away_ = !place.at_path;
+    return sent;
   }
 
   // A handle stays dead when its file system was mounted again, or its server has forgotten it.
@@ -125,7 +158,8 @@ class Helper {
     take_directory(0, {setup_.last_save_timeout_s, -1, "", false});
     directory_->protect(protected_);
     send(Message{.kind = Message::Kind::note}.with_text(
-        fmt::format("{} was opened anew: its handle was stale", path_)));
+             fmt::format("{} was opened anew: its handle was stale", path_)),
+         true);
   }
 
   // For reading: whatever becomes of this process, another one finds the states whole.
@@ -221,7 +255,11 @@ class Helper {
   }
 
   // The trainer must get every reply, a slot stays busy until then; its end, the next receive sees.
-  void send(const Message& reply) { static_cast<void>(send_message(socket_, reply, Wait::yes)); }
+  void send(const Message& reply, bool with_directory = false) {
+    const int directory = with_directory ? directory_->descriptor() : -1;
+    static_cast<void>(
+        send_message(socket_, reply, Wait::yes, std::span(&directory, with_directory ? 1 : 0)));
+  }
 
   void send_notes() {
     if (!directory_) return;
@@ -238,6 +276,7 @@ class Helper {
 
   void close() {
     prepare_({});
+    watch_.reset();
     directory_.reset();
     writer_.reset();
     slots_ = {};
@@ -254,6 +293,8 @@ class Helper {
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;
+  std::atomic<bool> is_away_ = false;  // the directory, from its path, as was told
+  std::optional<FolderWatch> watch_;
   std::optional<Error> refusal_;  // why the last `open` failed
 };
 

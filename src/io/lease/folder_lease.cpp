@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "io/checkpoint/checkpoint_name.hpp"
+#include "io/lease/quiet_thread.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/hmac.hpp"
@@ -59,6 +60,13 @@ std::string first_bytes(int fd) {
       uninterrupted([&] { return static_cast<int>(::pread(fd, bytes.data(), bytes.size(), 0)); }),
       "read of the lock file");
   return {bytes.data(), static_cast<std::size_t>(got)};
+}
+
+bool is_deleted(int directory) {
+  std::error_code none;
+  const auto path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", directory), none);
+  struct stat status {};
+  return path.native().ends_with(" (deleted)") && ::stat(path.c_str(), &status) != 0;
 }
 
 std::string stopped_text(const LockFileState& sight) {
@@ -302,7 +310,7 @@ std::string FolderLease::why_lost() const {
   });
   const FileDescriptor file(fd);
   if (fd < 0 && (errno == ENOENT || errno == ELOOP || errno == ENXIO))
-    return "its file 'lock' is gone";
+    return is_deleted(directory_) ? "it was deleted" : "its file 'lock' is gone";
   check_storage(fd, "open of the lock file");
   const auto lease = lease_from_text(first_bytes(fd));
   if (!lease) return "its file 'lock' is no longer this run's";
@@ -340,11 +348,7 @@ void FolderLease::require_still(const std::string& path, const std::string& run)
 // A thread of its own: one fsync of a large checkpoint takes longer than a beat, and longer than
 // the silence. Where the disk stands still, so does this.
 void FolderLease::start_beating() {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the main thread
-  thread_ = std::thread([this] { beat_until_stopped(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = quiet_thread([this] { beat_until_stopped(); });
 }
 
 void FolderLease::beat_until_stopped() {

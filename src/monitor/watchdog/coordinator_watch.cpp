@@ -88,7 +88,8 @@ class CoordinatorWatch final : public Watch {
                     hosts_.size() <= most_ranks_in_table ? why : verdict_text);
     end_launcher_of_job(verdict.code());
     server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
-    const std::string end = restart_hint(options(), progress().saved_step());
+    const std::string end =
+        restart_hint(options(), progress().saved_step(), session().fault_context());
     const std::string stacks = stacks_of(verdict);
     const std::string report = write_fault_report(0, why + end + host::all_stacks());
     session().abort(

@@ -21,9 +21,25 @@
 namespace ringtrain::monitor {
 namespace {
 
-std::string checkpoint(const config::Options& options, std::uint64_t saved_step) {
+// Where the folder of --checkpoint-dir is now that has the checkpoint `resume`; empty: there.
+std::string moved_to(const config::Options& options, const std::string& resume) {
+  std::error_code failure;
+  const std::filesystem::path folder = std::filesystem::path(resume).parent_path();
+  return folder == std::filesystem::absolute(options.checkpoint_dir, failure) ? ""
+                                                                              : folder.string();
+}
+
+std::string checkpoint(const config::Options& options, std::uint64_t saved_step,
+                       const std::string& resume) {
   if (options.checkpoint_dir.empty())
     return "nothing was saved, as there is no --checkpoint-dir; to start anew";
+  if (saved_step > 0 && resume.empty())
+    return fmt::format(
+        "the last durable checkpoint is of step {}, but not in {} any more; once its "
+        "folder is there again",
+        saved_step, options.checkpoint_dir);
+  if (saved_step > 0 && !moved_to(options, resume).empty())
+    return fmt::format("the last durable checkpoint is {}; to go on from it", resume);
   if (saved_step > 0)
     return fmt::format("the last durable checkpoint in {} is of step {}; to go on from it",
                        options.checkpoint_dir, saved_step);
@@ -35,7 +51,12 @@ std::string checkpoint(const config::Options& options, std::uint64_t saved_step)
 }
 
 // What the command must say instead to do that: the same --resume would begin where it began.
-std::string other_option(const config::Options& options, std::uint64_t saved_step) {
+std::string other_option(const config::Options& options, std::uint64_t saved_step,
+                         const std::string& resume) {
+  const std::string folder = moved_to(options, resume);
+  if (saved_step > 0 && !folder.empty())
+    return fmt::format(" with --checkpoint-dir {} --resume auto instead",
+                       for_shell(std::vector{folder}));
   const config::Resume::From from = options.resume.from;
   if (options.checkpoint_dir.empty() || from == config::Resume::From::newest) return "";
   if (saved_step > 0) {
@@ -69,9 +90,13 @@ std::string write_fault_report(int rank, std::string_view text) {
       "no report: the folder for temporary files ($TMPDIR, else /tmp) does not answer");
 }
 
-std::string restart_hint(const config::Options& options, std::uint64_t saved_step) {
-  return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
-                     other_option(options, saved_step), for_shell(own_command()));
+std::string restart_hint(const config::Options& options, std::uint64_t saved_step,
+                         FaultContext& context) {
+  context.check_resume();
+  const std::string resume = context.resume();
+  return fmt::format("{}, start all ranks again{}:\n  {}\n",
+                     checkpoint(options, saved_step, resume),
+                     other_option(options, saved_step, resume), for_shell(own_command()));
 }
 
 }  // namespace ringtrain::monitor

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/config/options.hpp"
 
 namespace ringtrain::monitor {
@@ -14,7 +15,9 @@ namespace ringtrain::monitor {
 std::string write_fault_report(int rank, std::string_view text);
 
 /// How to go on after this job: what its last durable checkpoint is, as far as this rank knows
-/// (`saved_step` 0: it does not), and the command. A few lines.
-std::string restart_hint(const config::Options& options, std::uint64_t saved_step);
+/// (`saved_step` 0: it does not), and where it is now (`context`, which is checked), and the
+/// command. A few lines.
+std::string restart_hint(const config::Options& options, std::uint64_t saved_step,
+                         FaultContext& context);
 
 }  // namespace ringtrain::monitor

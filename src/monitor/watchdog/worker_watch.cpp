@@ -80,8 +80,9 @@ class WorkerWatch final : public Watch {
     signal_reported_ = true;
     const std::string why =
         fmt::format("signal {} asks this rank to end, and {}\n", signal, silence());
-    tell(why + write_fault_report(session().rank(),
-                                  why + restart_hint(options(), progress().saved_step())));
+    tell(why +
+         write_fault_report(session().rank(), why + restart_hint(options(), progress().saved_step(),
+                                                                 session().fault_context())));
   }
   void tell(const std::string& text) const {
     offer_stderr(
@@ -117,7 +118,8 @@ class WorkerWatch final : public Watch {
   [[noreturn]] void end(const std::string& why, const char* how, Exit code = Exit::rank_lost) {
     session().end_within(end_patience(code), code);
     end_launcher_of_job(code);
-    const std::string text = why + "\n" + restart_hint(options(), progress().saved_step());
+    const std::string text =
+        why + "\n" + restart_hint(options(), progress().saved_step(), session().fault_context());
     const std::string report = write_fault_report(session().rank(), text + host::all_stacks());
     session().abort(Error(code, "the job cannot go on", text + report)
                         .of_kind("", key_value("how", how) + key_value("ranks", "0")));

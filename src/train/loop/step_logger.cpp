@@ -113,6 +113,10 @@ void StepLogger::save(const io::SaveEvent& event, double stall_seconds) {
       return this->event("fork_server_lost", event.text);
     case io::SaveEvent::Kind::lost:
       return trouble("writer_lost", event);
+    case io::SaveEvent::Kind::moved:
+      return this->event("folder_moved", event.text);
+    case io::SaveEvent::Kind::back:
+      return this->event("folder_back", event.text);
     case io::SaveEvent::Kind::note:
       return output_.note(event.text);
   }

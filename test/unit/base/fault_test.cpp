@@ -4,6 +4,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
 
@@ -27,6 +28,18 @@ TEST_CASE("Fault line: says kind, code, rank, host, step and what goes on") {
             " step=120 resume=/runs/a/step-0000000100.h5\n");
   CHECK(fault_line(Exit::stuck, "stuck", 3, {}, key_value("how", "stuck")) ==
         "fault: kind=stuck code=72 rank=3 host=" + this_host() + " step=0 resume=none how=stuck\n");
+}
+
+TEST_CASE("Fault line: what is not there any more goes on nowhere") {
+  const TemporaryFolder folder;
+  FaultContext context;
+  context.resume_from(folder.path());
+  context.check_resume();
+  CHECK(context.resume() == folder.path());
+
+  context.resume_from(folder.path() / "gone" / "step-0000000100.h5");
+  context.check_resume();
+  CHECK_THAT(fault_line(Exit::storage, "storage", 0, context), Catch::Contains(" resume=none\n"));
 }
 
 TEST_CASE("Fault line: a value that could be misread is in quotes, on one line") {

@@ -43,10 +43,12 @@ struct SaveEvent {
     replaced,  ///< the helper process died, and another one took over
     alone,     ///< should the helper die, no other one can take over any more
     lost,      ///< the helper process died, and none takes over: no more checkpoints
+    moved,     ///< the directory's path no longer leads to it; `file` does, empty: none does
+    back,      ///< it does again
   };
   Kind kind = Kind::note;
   std::uint64_t step = 0;
-  std::string file{};  ///< name in the directory
+  std::string file{};  ///< name in the directory; of `moved` the directory's path
   std::uint64_t bytes = 0;
   double seconds = 0;  ///< the writer's time for it, until durable
   std::string text{};  ///< what happened and what to do, for all kinds but saved

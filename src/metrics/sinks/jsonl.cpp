@@ -120,6 +120,7 @@ JsonLines::JsonLines(const std::string& path, Warn warn)
   if (file_.get() < 0)
     throw Error(Exit::storage, "--metrics " + path,
                 because() + "; name a file that can be written");
+  deletion_ = DeletionWatch(file_.get());
   torn_ = ends_inside_a_line(file_.get());
 }
 
@@ -128,6 +129,9 @@ void JsonLines::append(const std::string& record) {
   const ssize_t written = ::write(file_.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) {
     torn_ = false;
+    if (deletion_.noticed())
+      warn_(fmt::format(
+          "--metrics {}: the file was deleted; training goes on, its records are lost", path_));
     return;
   }
   const std::string reason = written < 0 ? because() : "no space for a whole line";

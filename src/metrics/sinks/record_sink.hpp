@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/stat.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,6 +28,24 @@ class RecordSink {
   virtual void write(const EndRecord& record) = 0;
 };
 
+/// Notices that an open file was deleted.
+class DeletionWatch {
+ public:
+  DeletionWatch() = default;
+  explicit DeletionWatch(int file) : file_(file), has_name_(still_has_name()) {}
+  /// Once, where it had a name and has none any more.
+  bool noticed() { return has_name_ && !(has_name_ = still_has_name()); }
+
+ private:
+  bool still_has_name() const {
+    struct stat status {};
+    return ::fstat(file_, &status) != 0 || status.st_nlink > 0;
+  }
+
+  int file_ = -1;
+  bool has_name_ = false;
+};
+
 /// Appends one JSON object a line to a file; each line is in the file when the call returns. A
 /// write that fails is reported once and training goes on; later records are tried again.
 class JsonLines final : public RecordSink {
@@ -48,6 +68,7 @@ class JsonLines final : public RecordSink {
 
   std::string path_;
   FileDescriptor file_;
+  DeletionWatch deletion_;
   Warn warn_;
   bool torn_ = false;  // the file does not end with a whole line
   bool warned_ = false;

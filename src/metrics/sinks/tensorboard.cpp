@@ -179,7 +179,14 @@ class TensorBoard final : public RecordSink {
     event.set_step(step_);
     const std::string record = tfrecord_frame(event.SerializeAsString());
     const ssize_t written = ::write(file_.get(), record.data(), record.size());
-    if (written == static_cast<ssize_t>(record.size())) return;
+    if (written == static_cast<ssize_t>(record.size())) {
+      if (deletion_.noticed())
+        warn_(
+            fmt::format("--tensorboard {}: its event file was deleted; training goes on, what is "
+                        "recorded from now on is lost",
+                        directory_));
+      return;
+    }
     failed_ = true;
     const std::string reason = written < 0 ? std::generic_category().message(errno) : "disk full";
     warn_(fmt::format("--tensorboard {}: {}; training goes on, no more is written there",
@@ -188,6 +195,7 @@ class TensorBoard final : public RecordSink {
 
   std::string directory_;
   FileDescriptor file_;
+  DeletionWatch deletion_{file_.get()};
   Warn warn_;
   std::int64_t step_ = 0;
   bool failed_ = false;

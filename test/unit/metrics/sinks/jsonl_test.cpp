@@ -1,9 +1,11 @@
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "metrics/sinks/record_sink.hpp"
 #include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/train/no_warning.hpp"
 #include "unit/train/temporary_file.hpp"
 
@@ -186,4 +188,21 @@ TEST_CASE("metrics: a full disk is reported once and training goes on") {
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0], Catch::Contains("/dev/full: No space left on device") &&
                               Catch::Contains("training goes on"));
+}
+
+TEST_CASE("metrics: a file that is deleted is told once, a moved one is not") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "m.jsonl", moved = folder.path() / "moved";
+  std::vector<std::string> warnings;
+  JsonLines metrics(path, [&](std::string_view text) { warnings.emplace_back(text); });
+  std::filesystem::rename(path, moved);
+  metrics.write(written_step());
+  CHECK(warnings.empty());
+
+  std::filesystem::remove(moved);
+  for (int i = 0; i < 3; ++i) metrics.write(written_step());
+
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == "--metrics " + path.string() +
+                           ": the file was deleted; training goes on, its records are lost");
 }

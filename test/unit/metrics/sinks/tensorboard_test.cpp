@@ -1,12 +1,16 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "events.pb.h"
 #include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/train/no_warning.hpp"
 #include "unit/train/temporary_file.hpp"
 
@@ -101,4 +105,21 @@ TEST_CASE("tensorboard: a folder that cannot be is an error before training") {
   const TemporaryFile file;
   CHECK_THROWS_WITH(make_tensorboard(file.path() + "/board", no_warning),
                     Catch::Contains("--tensorboard") && Catch::Contains("name a folder"));
+}
+
+TEST_CASE("tensorboard: a folder that is deleted is told once") {
+  const TemporaryFolder folder;
+  const std::string board = folder.path() / "board";
+  std::vector<std::string> warnings;
+  const auto sink =
+      make_tensorboard(board, [&](std::string_view text) { warnings.emplace_back(text); });
+  sink->write(EndRecord{});
+  CHECK(warnings.empty());
+
+  std::filesystem::remove_all(board);
+  for (int i = 0; i < 3; ++i) sink->write(EndRecord{});
+
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0],
+             Catch::Contains("--tensorboard " + board + ": its event file was deleted"));
 }

@@ -27,6 +27,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/host/control_groups.hpp"
 #include "ringtrain/host/launcher.hpp"
+#include "ringtrain/host/numa.hpp"
 
 namespace ringtrain::host {
 
@@ -51,6 +52,7 @@ std::vector<Core> share_of(const std::vector<Core>& cores, const CpuAffinity& pl
   const auto ranks = static_cast<std::size_t>(place.local_size);
   const auto rank = static_cast<std::size_t>(place.local_rank);
   if (place.placed || cores.size() < ranks) return cores;
+  if (!place.near.empty()) return cores_near(cores, place.near, place.local_rank);
   const auto begin = [&](std::size_t r) {
     return cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * r / ranks);
   };
@@ -77,6 +79,7 @@ std::string text_of(const ThreadPlan& plan, const CpuAffinity& place, int asked,
   else
     text += fmt::format(" ({}, {} on this host)", plural(place.cpus.size(), "cpu"),
                         plural(static_cast<std::size_t>(place.local_size), "rank"));
+  if (!place.near.empty()) text += ", those near its GPU first";
   if (!std::isinf(place.quota)) text += fmt::format(", time for {:.3g} cpus", place.quota);
   text += fmt::format(", wait policy {}", plan.active_wait ? "active" : "passive");
   if (crowded) text += "; more threads than cores";
@@ -93,8 +96,11 @@ bool is_crowded(int threads, std::size_t cores, const CpuAffinity& place) {
 ThreadPlan plan_threads(const CpuAffinity& place) {
   expects(!place.cpus.empty() && place.local_rank >= 0 && place.local_rank < place.local_size,
           "plan_threads: a host with a cpu, and a rank on it");
+  expects(place.near.empty() || std::ssize(place.near) == place.local_size,
+          "plan_threads: near cpus of each rank");
   const std::vector<Core> cores = cores_of(place.cpus);
   ThreadPlan plan;
+  plan.place = place;
   for (const Core& core : share_of(cores, place))
     plan.cpus.insert(plan.cpus.end(), core.begin(), core.end());
   std::ranges::sort(plan.cpus);
@@ -253,17 +259,6 @@ constexpr const char* started_again = "RINGTRAIN_STARTED_AGAIN";
 // 4,500.
 constexpr const char* spins = "1000";
 
-/// Returns whether the mask changed. A mask that the system refuses costs speed only.
-bool bind(const std::vector<int>& cpus) {
-  cpu_set_t before, wanted;
-  CPU_ZERO(&wanted);
-  for (const int id : cpus)
-    if (id < CPU_SETSIZE) CPU_SET(id, &wanted);
-  if (::sched_getaffinity(0, sizeof before, &before) != 0) return false;
-  if (CPU_EQUAL(&before, &wanted)) return false;
-  return ::sched_setaffinity(0, sizeof wanted, &wanted) == 0;
-}
-
 bool follows_policy(bool active) {
   const char* policy = std::getenv("OMP_WAIT_POLICY");
   return policy != nullptr || (active && std::getenv("GOMP_SPINCOUNT") != nullptr);
@@ -286,6 +281,16 @@ void start_again() {
 
 }  // namespace
 
+bool bind_to(const std::vector<int>& cpus) {
+  cpu_set_t before, wanted;
+  CPU_ZERO(&wanted);
+  for (const int id : cpus)
+    if (id < CPU_SETSIZE) CPU_SET(id, &wanted);
+  if (::sched_getaffinity(0, sizeof before, &before) != 0) return false;
+  if (CPU_EQUAL(&before, &wanted)) return false;
+  return ::sched_setaffinity(0, sizeof wanted, &wanted) == 0;
+}
+
 void flush_denormals() {
   _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);          // results
   _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);  // operands
@@ -295,7 +300,7 @@ void apply_threads(const ThreadPlan& plan) {
   flush_denormals();
   ::omp_set_dynamic(0);
   ::omp_set_max_active_levels(1);
-  const bool moved = bind(plan.cpus);
+  const bool moved = bind_to(plan.cpus);
   ::omp_set_num_threads(plan.threads);
   const bool again = std::getenv(started_again) != nullptr;
   if (again) ::prctl(PR_SET_NAME, program_invocation_short_name);  // else "exe" in top and pgrep

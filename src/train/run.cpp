@@ -16,6 +16,7 @@
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
 #include "ringtrain/monitor/watched_output.hpp"
 #include "train/checkpoint/resume.hpp"
+#include "train/engine/near_gpu.hpp"
 #include "train/performance/batch_shares.hpp"
 #include "train/performance/gradient_format.hpp"
 #include "train/plan/device_choice.hpp"
@@ -52,7 +53,7 @@ allreduce::Agreement claims(const RunPlan& plan) {
 /// What set-up works with, on every rank.
 struct Setup {
   const config::Options& options;  ///< as the user gave them
-  const host::ThreadPlan& threads;
+  host::ThreadPlan threads;
   const allreduce::MpiSession& session;
   monitor::Progress& progress;
   metrics::Reporter& output;
@@ -76,6 +77,13 @@ config::Options with_device(const Setup& setup) {
   if (device.gpu) choose_gpu_defaults(chosen, setup.session.hosts());
   if (!device.why_not.empty()) setup.note("training on CPUs: " + device.why_not);
   return chosen;
+}
+
+// Before threads are started that read data. The line of the start is then no longer true.
+void move_near_gpu(Setup& setup) {
+  const host::ThreadPlan before = setup.threads;
+  setup.threads = threads_near_gpu(before, setup.session);
+  if (setup.threads.cpus != before.cpus) setup.note(setup.threads.text);
 }
 
 // This rank's plan.
@@ -236,6 +244,7 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
 
   Setup setup{options, threads, session, progress, *output};
   const config::Options chosen = with_device(setup);
+  if (chosen.device == config::Device::cuda) move_near_gpu(setup);
   setup.doctor = !session.broadcast(options.doctor ? "on" : "").empty();
   RunPlan plan = agreed_plan(chosen, setup);
   settle(plan, setup);

@@ -29,6 +29,8 @@ struct CpuAffinity {
   std::optional<int> requested;  ///< threads a rank
   std::string requested_by = {};
   int most = std::numeric_limits<int>::max();  ///< threads a rank, of OMP_THREAD_LIMIT
+  /// Of each rank of the host: cpus beside what it works with, such as its GPU. Empty: not known.
+  std::vector<std::vector<int>> near = {};
 };
 
 /// How a rank uses its host.
@@ -37,7 +39,8 @@ struct ThreadPlan {
   std::vector<int> cpus;  ///< for all threads of the rank: compute, loader, communication
   /// Whether idle compute threads spin: only when every thread has a core of its own.
   bool active_wait = false;
-  std::string text = {};  ///< one line for the user
+  std::string text = {};   ///< one line for the user
+  CpuAffinity place = {};  ///< what it was made of
 };
 
 /// Shares the host between its ranks: whole cores, neighbours together, one compute thread a core.
@@ -48,6 +51,10 @@ ThreadPlan plan_threads(const CpuAffinity& place);
 /// Looks at the launcher's environment, its processor mask, control groups and OMP_NUM_THREADS,
 /// which counts where `requested` is unset. Never fails: what is not there is not limited.
 CpuAffinity detect_affinity(std::optional<int> requested);
+
+/// This thread, and those that it starts from now on, run on `cpus`. Returns whether that changed
+/// anything. What the system refuses costs speed only.
+bool bind_to(const std::vector<int>& cpus);
 
 /// From now on floats below 1.2e-38 (denormals) count as 0, in this thread and those that it
 /// starts. Some CPUs take a hundred times as long for each, so that steps become slow where

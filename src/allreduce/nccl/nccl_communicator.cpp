@@ -272,6 +272,19 @@ std::vector<std::string> visible_gpus() try {
   return {};
 }
 
+std::vector<std::string> gpus_of_host(const MpiSession& session) {
+  const auto visible = visible_to_all(visible_gpus(), session);
+  const std::vector<int>& host_of = session.host_of();
+  std::vector<std::string> gpus;
+  for (int r = 0; r < session.size(); ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    if (host_of[at] != host_of[static_cast<std::size_t>(session.rank())]) continue;
+    const GpuAssignment place = assign_gpus(r, host_of, visible, false);
+    gpus.push_back(visible[at][static_cast<std::size_t>(place.device)]);
+  }
+  return gpus;
+}
+
 int choose_gpu(const MpiSession& session, bool same_bits,
                const std::vector<std::string>& interfaces) {
   return choose_gpu(session, same_bits, interfaces, *make_nccl_calls());

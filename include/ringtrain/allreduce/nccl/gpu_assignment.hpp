@@ -28,6 +28,10 @@ GpuAssignment assign_gpus(int rank, const std::vector<int>& host_of,
 /// without CUDA in the build.
 std::vector<std::string> visible_gpus();
 
+/// PCI bus ids of the GPUs that choose_gpu() gives to the ranks of this host, in order of rank.
+/// Throws Error(Exit::usage) where one sees none. Collective.
+std::vector<std::string> gpus_of_host(const MpiSession& session);
+
 /// In the loader's words; empty where NCCL is there.
 std::string why_nccl_is_missing();
 

@@ -22,6 +22,24 @@ std::string algorithms_of(const HostFacts& rank, bool shared) {
   return "what it chooses of Ring, Tree, CollNet and NVLS";
 }
 
+// As a scheduler that binds GPUs to ranks leaves them.
+void find_hidden_gpus(std::span<const HostFacts> ranks, std::vector<Finding>& findings) {
+  for (const auto& [host, there] : ranks_by_host(ranks)) {
+    std::set<std::vector<std::string>> seen;
+    for (const int r : there) seen.insert(facts_of(ranks, r).gpus);
+    const bool one_each =
+        std::ranges::all_of(seen, [](const auto& gpus) { return gpus.size() == 1; });
+    if (!one_each || seen.size() < 2) continue;
+    findings.push_back(
+        {.what = fmt::format("{} see one GPU each: NCCL takes it that GPUs which a rank does not "
+                             "see reach its own directly, and may hang where they do not",
+                             plural(there.size(), "rank")),
+         .advice = "let each rank see all GPUs of its host: srun --gpu-bind=none, and no "
+                   "CUDA_VISIBLE_DEVICES of its own",
+         .ranks = there});
+  }
+}
+
 std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
 
 }  // namespace
@@ -106,6 +124,7 @@ CheckResult check_gpus(std::span<const HostFacts> ranks) {
   const allreduce::GpuAssignment place = allreduce::assign_gpus(0, host_of, visible, false);
   e.seen += "; NCCL sums by " + algorithms_of(ranks[0], place.shared);
   if (place.shared) e.findings.push_back({.what = place.warning});
+  find_hidden_gpus(ranks, e.findings);
   const auto other = std::ranges::find_if(ranks, [&](const HostFacts& rank) {
     const bool repeats = rank.same_bits || place.shared;  // then what is not set is Ring
     const auto effective = [&](const HostFacts& one) {

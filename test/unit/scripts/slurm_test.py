@@ -106,7 +106,7 @@ class Launching(Playing):
         self.environment["SLURM_CPUS_PER_TASK"] = "3"
         self.start()
         self.end(0)
-        self.assertEqual(self.called()[:6], ["srun", "--job-name=ranks", "--mpi=pmix", "--cpu-bind=none", "--kill-on-bad-exit=1", "--cpus-per-task=3"])
+        self.assertEqual(self.called()[:7], ["srun", "--job-name=ranks", "--mpi=pmix", "--cpu-bind=none", "--gpu-bind=none", "--kill-on-bad-exit=1", "--cpus-per-task=3"])
 
     def test_a_bundles_own_mpirun_is_taken(self):
         os.mkdir("bundle")

@@ -153,6 +153,22 @@ TEST_CASE("doctor: ranks that share a GPU, and one that sees none") {
   CHECK(finding(ranks).ranks == std::vector{1});
 }
 
+TEST_CASE("doctor: ranks of a host that see one GPU each") {
+  std::vector<HostFacts> ranks{on_gpu(0, {"a"}), on_gpu(0, {"b"}), on_gpu(1, {"a"})};
+  ranks[1].cpus = {1};
+
+  CHECK_THAT(finding(ranks).what, Contains("2 ranks see one GPU each"));
+  CHECK_THAT(finding(ranks).advice, Contains("--gpu-bind=none"));
+  CHECK(finding(ranks).ranks == std::vector{0, 1});
+  CHECK(finding(ranks).weight == Weight::warning);
+
+  for (HostFacts& rank : ranks) rank.gpus = {"a", "b"};
+  CHECK(findings(ranks).empty());
+  ranks[1].host_number = 1, ranks[1].gpus = {"b"};  // a rank a host and GPU
+  ranks.pop_back(), ranks[0].gpus = {"a"};
+  CHECK(check_gpus(ranks).findings.empty());
+}
+
 TEST_CASE("doctor: what NCCL may sum by, and ranks that are told different things") {
   std::vector<HostFacts> ranks{on_gpu(0, {"a", "b"}), on_gpu(0, {"a", "b"})};
   ranks[1].cpus = {1};

@@ -72,11 +72,9 @@ const std::vector<GpuModel>& gpu_models() {
           1792, 210),
       // T4 data sheet
       published({"t4", "Tesla T4", 75, 40, 1590, 5001, 256, 4 * mib, 15 * gib}, 320, 65),
-      // HGX B200 and GB200 NVL72 data sheets
+      // HGX B200 data sheet
       published({"b200", "NVIDIA B200", 100, 148, 1965, 3996, 8192, 126 * mib, 178 * gib}, 8000,
-                2250),
-      published({"gb200", "NVIDIA GB200", 100, 152, 2062, 3996, 8192, 126 * mib, 184 * gib}, 8000,
-                2500)};
+                2250)};
   return models;
 }
 

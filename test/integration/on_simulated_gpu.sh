@@ -19,7 +19,10 @@ for precision in fp32 fp16 bf16; do
   run "$gpu" --device cuda --precision $precision --model mlp --steps 20 --eval-every 0
   exits "$precision" 0
   check "$precision: the loss is the CPU's" near "$host" "$(loss 20)" 0.15
+  check "$precision: tf32 is told where it is used" is "$(grep -c "tf32" log)" "$([[ $precision == fp32 ]] && echo 1 || echo 0)"
 done
+SIMULATED_GPU_CAPABILITY=75 run "$gpu" --device cuda --precision fp32 --model mlp --steps 1 --eval-every 0
+check "Turing: it has no tf32" lacks "tf32"
 
 # Where no loss is compared: few images, which are evaluated soon.
 data=synthetic

@@ -27,6 +27,9 @@ inline constexpr int oldest_gpu_capability = 75;
 /// The oldest that computes in bf16 (Ampere). All that can train compute in fp16.
 inline constexpr int oldest_bf16_capability = 80;
 
+/// The oldest with tf32 (Ampere), in which cuDNN multiplies fp32.
+inline constexpr int oldest_tf32_capability = 80;
+
 /// "9.0" of 90.
 inline std::string capability_text(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
@@ -205,6 +208,8 @@ class GpuBackend : public Backend, public Rounding {
   virtual Element element() const = 0;
   /// What it is, for the user: "NVIDIA H100 80GB HBM3, 79 GiB".
   virtual std::string title() const = 0;
+  /// Its compute capability: 90 is 9.0.
+  virtual int capability() const = 0;
   /// Its PCI bus id: "0000:3b:00.0".
   virtual std::string bus_id() const = 0;
   virtual GpuEngines engines() const = 0;

@@ -174,6 +174,7 @@ class CudaBackend final : public GpuBackend {
   void* stream() const override { return stream_.get(); }
   Element element() const override { return settings_.element; }
   std::string title() const override;
+  int capability() const override;
   std::string bus_id() const override;
   GpuEngines engines() const override;
   std::vector<GpuRefusal> check_fusions(const Schedule& schedule) override {
@@ -252,6 +253,8 @@ int capability_of(int device) {
         "cudaDeviceGetAttribute");
   return 10 * major + minor;
 }
+
+int CudaBackend::capability() const { return capability_of(settings_.device); }
 
 // Of the one that this rank was given: others here may be of other kinds.
 void expect_usable(int device, const GpusHere& here) {

@@ -217,10 +217,11 @@ void GpuEngine::make_state(const allreduce::MpiSession& session) {
 }
 
 std::vector<std::string> GpuEngine::notes() const {
-  const bool exact = backend_->element() != Element::fp32;
+  const bool rounds = backend_->element() == Element::fp32 &&
+                      backend_->capability() >= compute::oldest_tf32_capability;
   std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
                                              backend_->title(), name_of(backend_->element()),
-                                             exact ? "" : " (convolutions in tf32)")};
+                                             rounds ? " (convolutions in tf32)" : "")};
   for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
   const compute::GpuEngines engines = backend_->engines();
   if (engines.checked > 0)

@@ -14,7 +14,7 @@
 namespace ringtrain::compute::cuda {
 namespace {
 
-constexpr int runs_a_sample = 4, samples = 5;
+constexpr int samples = 5;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -58,9 +58,7 @@ Autotuner::Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, 
       cache_(cache),
       stream_(stream),
       fusions_(fusions),
-      settings_(std::move(settings)),
-      begin_(make_timed_event()),
-      end_(make_timed_event()) {}
+      settings_(std::move(settings)) {}
 
 void Autotuner::tune(const std::vector<EngineUse>& uses) {
   start_ = told_ = settings_.clock();
@@ -171,9 +169,7 @@ std::optional<Autotuner::Candidate> Autotuner::prepare(Engine& engine, const Eng
   ++report_.plans;
   Candidate candidate{&engine, runner_.bind(engine, *use.graph, use.data, workspace_.data()), {}};
   candidate.run();  // libraries load what they need
-  candidate.graph = capture(stream_, [&] {
-    for (int i = 0; i < runs_a_sample; ++i) candidate.run();
-  });
+  candidate.graph = capture(stream_, candidate.run);
   check(cudaGraphUpload(candidate.graph.get(), stream_), "cudaGraphUpload");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   return candidate;
@@ -202,14 +198,19 @@ void Autotuner::time(std::vector<Candidate>& candidates, const EngineUse& use) {
   }
 }
 
-// Microseconds of a run. The flush is over when the first event is reached.
+// Microseconds of a run. What one leaves in the cache is flushed before the next, and that is over
+// when the run's first event is reached.
 double Autotuner::sample(const Candidate& candidate) const {
-  check(cudaMemsetAsync(flush_.data(), 0, flush_.size(), stream_), "cudaMemsetAsync");
-  check(cudaEventRecord(begin_.get(), stream_), "cudaEventRecord");
-  check(cudaGraphLaunch(candidate.graph.get(), stream_), "cudaGraphLaunch");
-  check(cudaEventRecord(end_.get(), stream_), "cudaEventRecord");
+  for (const Events& run : runs_) {
+    check(cudaMemsetAsync(flush_.data(), 0, flush_.size(), stream_), "cudaMemsetAsync");
+    check(cudaEventRecord(run.begin.get(), stream_), "cudaEventRecord");
+    check(cudaGraphLaunch(candidate.graph.get(), stream_), "cudaGraphLaunch");
+    check(cudaEventRecord(run.end.get(), stream_), "cudaEventRecord");
+  }
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  return microseconds(begin_, end_) / runs_a_sample;
+  double us = 0;
+  for (const Events& run : runs_) us += microseconds(run.begin, run.end);
+  return us / runs_a_sample;
 }
 
 void Autotuner::choose(std::vector<Candidate>& candidates, const EngineUse& use) {

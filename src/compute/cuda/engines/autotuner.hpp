@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -27,8 +28,7 @@ double steady_seconds();
 
 /// Times cuDNN's proposals on the GPU, so that `engines` answers with the fastest. All proposals
 /// for a request take turns, a sample each, so that a GPU whose clock changes is as slow for all.
-/// They read numbers as training has them, and none of those is in the L2 cache when a sample
-/// begins.
+/// They read numbers as training has them, and none of those is in the L2 cache when a run begins.
 class Autotuner {
  public:
   struct Settings {
@@ -59,6 +59,12 @@ class Autotuner {
   const Report& report() const { return report_; }
 
  private:
+  static constexpr int runs_a_sample = 4;
+
+  // Of one run, and the time between them.
+  struct Events {
+    Event begin = make_timed_event(), end = make_timed_event();
+  };
   // A proposal that runs, as a graph, which is how training runs it: else small kernels would be as
   // slow as the host launches them.
   struct Candidate {
@@ -91,7 +97,7 @@ class Autotuner {
   const cudaStream_t stream_;
   FusionCheck& fusions_;
   const Settings settings_;
-  const Event begin_, end_;
+  const std::array<Events, runs_a_sample> runs_;
   DeviceBytes workspace_, flush_;  // of the candidates; what fills the L2 cache
   double start_ = 0, told_ = 0;    // by the clock
   std::set<RequestKey> left_;

@@ -138,7 +138,7 @@ TEST_CASE("engine cache: a damaged or foreign file is told once and replaced") {
   const std::string good = read(file);
   const std::string bad = GENERATE_COPY(
       std::string(), std::string("{}"), std::string("\0\xff\xfe", 3),
-      good.substr(0, good.size() / 2), replaced(good, "\"format\": 3", "\"format\": 2"),
+      good.substr(0, good.size() / 2), replaced(good, "\"format\": 4", "\"format\": 3"),
       replaced(good, "91900", "91901"), replaced(good, "\"place\"", "\"palace\""),
       replaced(good, "\"cudnn engine 7\"", "7"), replaced(good, "[", "[7,"));
   write(file, bad);

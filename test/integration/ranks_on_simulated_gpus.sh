@@ -74,6 +74,15 @@ options() {
   check "each to its own precision" differ "$(state fp16/$end)" "$(state bf16/$end)"
   job 2 --batch 2 --steps 4 --baseline
   check "--baseline: a verdict" has "efficiency"
+  # The first rank with a kind of GPU times cuDNN's engines; the others follow it, whatever cache they have.
+  local whole=$gpu model=(--model mlp)
+  gpu=$dir/own_caches
+  printf '#!/bin/sh\nexport XDG_CACHE_HOME="%s/cache-of-$OMPI_COMM_WORLD_RANK"\nexec "%s" "$@"\n' "$dir" "$whole" >"$gpu"
+  chmod +x "$gpu"
+  job 2 --batch 2 --steps 2 --autotune
+  gpu=$whole
+  check "--autotune: it is told" has "^autotune: .* plans of .* requests to cuDNN timed"
+  check "--autotune: one rank times" is "$(echo cache-of-*/ringtrain/engines-*.json | grep -o "cache-of-.")" cache-of-0
 }
 
 # What cannot be captured on one rank is captured on none.

@@ -213,6 +213,13 @@ class GpuBackend : public Backend, public Rounding {
   /// Its PCI bus id: "0000:3b:00.0".
   virtual std::string bus_id() const = 0;
   virtual GpuEngines engines() const = 0;
+  /// What choices of engines depend on beside the step, as a line: equal ones may be exchanged.
+  virtual std::string engine_scope() const = 0;
+  /// All choices that are known, for follow().
+  virtual std::string engine_choices() const = 0;
+  /// From now on choices are these of an equal backend, and nothing is timed or kept here. Programs
+  /// that are there stay as they are.
+  virtual void follow(const std::string& choices) = 0;
   /// Runs each fused step of `schedule` that was not checked before on random numbers, beside the
   /// same step in parts, and returns those that are refused. Waits.
   virtual std::vector<GpuRefusal> check_fusions(const Schedule& schedule) = 0;

@@ -177,6 +177,12 @@ class CudaBackend final : public GpuBackend {
   int capability() const override;
   std::string bus_id() const override;
   GpuEngines engines() const override;
+  std::string engine_scope() const override { return cache_.name(); }
+  std::string engine_choices() const override { return cache_.text(); }
+  void follow(const std::string& choices) override {
+    cache_.follow(choices);
+    tuner_.follow();
+  }
   std::vector<GpuRefusal> check_fusions(const Schedule& schedule) override {
     return fusions_.check(schedule);
   }

@@ -17,6 +17,7 @@
 #include "ringtrain/host/network_interfaces.hpp"
 #include "ringtrain/host/stack_trace.hpp"
 #include "train/engine/engine.hpp"
+#include "train/engine/engine_choices.hpp"
 #include "train/engine/gpu_settings.hpp"
 #include "train/engine/gpu_stepper.hpp"
 #include "train/engine/schedule.hpp"
@@ -115,6 +116,7 @@ class GpuEngine final : public TrainingEngine {
   }
   KeptCompression* kept() const { return compressed_ ? compressed_->kept() : nullptr; }
   void write_first_values();
+  void make_programs();
   void make_state(const allreduce::MpiSession& session);
   void connect(const allreduce::MpiSession& session);
   View evaluated_statistics() const {
@@ -133,6 +135,7 @@ class GpuEngine final : public TrainingEngine {
   const allreduce::MpiSession& session_;
   monitor::Progress& progress_;
   const std::unique_ptr<compute::GpuBackend> backend_;
+  EngineChoices choices_;
   const std::unique_ptr<allreduce::Communicator> communicator_;
   const Buffer parameter_memory_;  // with padding
   const View parameters_;
@@ -158,6 +161,7 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       session_(session),
       progress_(progress),
       backend_(compute::make_gpu_backend(gpu_settings(plan, device, session.rank()))),
+      choices_(*backend_, session),
       communicator_(make_sums(session, *backend_, plan, device)),
       parameter_memory_(
           backend_->memory().allocate(plan.model.graph.parameter_count() + gpu_padding(plan))),
@@ -182,20 +186,28 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       session);
   if (ring() != nullptr) reducer_.start_late(ring()->plan.late);
   write_first_values();
-  training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
-                                      training_settings(plan, averaged_statistics_));
+  make_programs();
+  make_state(session);
+  const std::string mine = backend_->engines().fingerprint;
+  engines_ = fingerprint_of(session.gather(mine), mine);
+  connect(session);
+}
+
+// With --autotune those that lead make theirs first, as that is when engines are timed.
+void GpuEngine::make_programs() {
+  const bool waits = plan_.options.autotune && !choices_.leads();
+  if (waits) choices_.share();
+  training_ = backend_->make_training(schedule_, buffers(), plan_.options.seed, step_sums(),
+                                      training_settings(plan_, averaged_statistics_));
   if (compressed_ && backend_->element() == Element::fp16)
     compressed_->follow_scale(training_->loss_scale().slice(0, 1));
   View evaluated = parameters_;
   for (const auto& [name, values] : training_->slots())
     if (name == "ema") evaluated = values;
-  evaluation_ = backend_->compile(make_schedule(plan, *backend_, model::Mode::evaluation),
+  evaluation_ = backend_->compile(make_schedule(plan_, *backend_, model::Mode::evaluation),
                                   {evaluated, View(), evaluated_statistics(), batch_statistics_},
-                                  plan.options.seed);
-  make_state(session);
-  const std::string mine = backend_->engines().fingerprint;
-  engines_ = fingerprint_of(session.gather(mine), mine);
-  connect(session);
+                                  plan_.options.seed);
+  if (plan_.options.autotune && choices_.leads()) choices_.share();
 }
 
 void GpuEngine::make_state(const allreduce::MpiSession& session) {

@@ -68,6 +68,10 @@ void Autotuner::tune(const std::vector<EngineUse>& uses) {
     if (engines_.answers().at(use.request).source == Answer::Source::heuristics &&
         asked.insert(use.request).second)
       undecided.push_back(&use);
+  if (follows_) {
+    for (const EngineUse* use : undecided) adopt(*use);
+    return;
+  }
   for (const EngineUse* use : undecided) left_.insert(use->request);
   if (!undecided.empty() && !is_late() && make_flush()) {
     for (std::size_t done = 0; done < undecided.size(); ++done) {
@@ -81,6 +85,12 @@ void Autotuner::tune(const std::vector<EngineUse>& uses) {
   workspace_ = DeviceBytes();
   flush_ = DeviceBytes();
   report_.seconds = elapsed();
+}
+
+// Right elsewhere is not right here: this GPU may be broken.
+void Autotuner::adopt(const EngineUse& use) {
+  std::optional<Engine> engine = engines_.known(use.request, *use.graph);
+  if (engine && fault(*engine, use).empty()) engines_.choose(use.request, std::move(*engine));
 }
 
 // False where there is too little memory.

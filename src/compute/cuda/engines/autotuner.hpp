@@ -56,6 +56,8 @@ class Autotuner {
   /// and constants. Waits. Engines bound before stay what they are. Leaves all where there is too
   /// little memory for twice the L2 cache. Throws Error where the GPU can do nothing more.
   void tune(const std::vector<EngineUse>& uses);
+  /// From now on nothing is timed: tune() takes choices that the cache has got meanwhile.
+  void follow() { follows_ = true; }
   const Report& report() const { return report_; }
 
  private:
@@ -78,6 +80,7 @@ class Autotuner {
   double elapsed() const { return report_.seconds + settings_.clock() - start_; }
   bool is_late() const { return elapsed() > settings_.most_seconds; }
   bool make_flush();
+  void adopt(const EngineUse& use);
   void show_progress(std::size_t done, std::size_t all);
   bool decide(const EngineUse& use);
   void fill_inputs(const EngineUse& use);
@@ -100,6 +103,7 @@ class Autotuner {
   const std::array<Events, runs_a_sample> runs_;
   DeviceBytes workspace_, flush_;  // of the candidates; what fills the L2 cache
   double start_ = 0, told_ = 0;    // by the clock
+  bool follows_ = false;
   std::set<RequestKey> left_;
   Report report_;
 };

@@ -142,6 +142,10 @@ std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor
   return engine;
 }
 
+std::optional<Engine> Engines::known(const RequestKey& request, const OperationGraph& graph) const {
+  return known(request, describe(graph, target_.handle));
+}
+
 Answer Engines::find(const Request& request) const {
   try {
     const OperationGraph operations = request.graph();

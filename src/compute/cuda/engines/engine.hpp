@@ -65,6 +65,8 @@ class Engines {
   /// more workspace than `workspace` bytes. They hold GPU memory on a real GPU.
   std::vector<Engine> candidates(const OperationGraph& graph, std::size_t most,
                                  std::size_t workspace) const;
+  /// The known choice for `request`, whose graph this is, where it still holds.
+  std::optional<Engine> known(const RequestKey& request, const OperationGraph& graph) const;
   /// `engine` is the answer from now on. No program uses the answer yet.
   void choose(const RequestKey& request, Engine engine);
   /// Likewise, and it may still be replaced by a faster one.

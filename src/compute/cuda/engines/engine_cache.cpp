@@ -81,16 +81,19 @@ const Choice* EngineCache::find(const RequestKey& request) const {
   return found == known_.end() ? nullptr : &found->second;
 }
 
-// Whatever is wrong with the file, there is nothing to use.
-EngineCache::Choices EngineCache::read(bool tell) try {
-  if (!fs::exists(file_)) return {};
-  const json all = json::parse(text_of(file_));
+EngineCache::Choices EngineCache::parse(const std::string& text) const {
+  const json all = json::parse(text);
   const json head = head_of(scope_);
   for (const auto& [key, value] : head.items())
     if (all.at(key) != value) throw unusable("it is of another " + key);
   Choices choices;
   for (const json& object : all.at("choices")) choices.insert(from_json(object));
   return choices;
+}
+
+// Whatever is wrong with the file, there is nothing to use.
+EngineCache::Choices EngineCache::read(bool tell) try {
+  return fs::exists(file_) ? parse(text_of(file_)) : Choices();
 } catch (const std::exception& failure) {
   if (tell)
     notes_.push_back(
@@ -98,15 +101,29 @@ EngineCache::Choices EngineCache::read(bool tell) try {
   return {};
 }
 
+std::string EngineCache::name() const { return file_name(scope_); }
+
+std::string EngineCache::text() const {
+  Choices all_choices = added_;
+  all_choices.insert(known_.begin(), known_.end());
+  json all = head_of(scope_);
+  json& choices = all["choices"] = json::array();
+  for (const auto& [request, choice] : all_choices) choices.push_back(to_json(request, choice));
+  return all.dump(1, ' ', true, json::error_handler_t::replace);
+}
+
+void EngineCache::follow(const std::string& text) {
+  known_ = parse(text);
+  added_.clear();
+  file_.clear();
+}
+
 void EngineCache::save() try {
   if (added_.empty() || file_.empty()) return;
   for (auto& [request, choice] : read(false)) known_[request] = std::move(choice);
   for (auto& [request, choice] : std::exchange(added_, {})) known_[request] = std::move(choice);
-  json all = head_of(scope_);
-  json& choices = all["choices"] = json::array();
-  for (const auto& [request, choice] : known_) choices.push_back(to_json(request, choice));
   fs::create_directories(file_.parent_path());
-  replace(file_, all.dump(1, ' ', true, json::error_handler_t::replace));
+  replace(file_, text());
 } catch (const std::exception& failure) {
   notes_.push_back(fmt::format("engine choices are not kept: {}", failure.what()));
 }

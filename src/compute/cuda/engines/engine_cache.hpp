@@ -41,6 +41,13 @@ class EngineCache {
   /// Readers see the file before or after, never a part.
   void save();
 
+  /// The scope, as a file's name.
+  std::string name() const;
+  /// All that is known, as a file has it.
+  std::string text() const;
+  /// What is known from now on: another cache's text(). The file stays as it is.
+  void follow(const std::string& text);
+
   /// Why a file could not be read or written, one sentence each.
   const std::vector<std::string>& notes() const { return notes_; }
   const std::filesystem::path& file() const { return file_; }
@@ -48,9 +55,10 @@ class EngineCache {
  private:
   using Choices = std::map<RequestKey, Choice>;
   Choices read(bool tell);
+  Choices parse(const std::string& text) const;
 
   const EngineScope scope_;
-  std::filesystem::path file_;  // empty: none
+  std::filesystem::path file_;  // empty: none is read or written
   Choices known_, added_;
   std::vector<std::string> notes_;
 };

@@ -148,6 +148,26 @@ TEST_CASE("autotuner: a later run follows the choice, tuned or not, and times no
   CHECK(host_gpu::counts().engines == 0);
 }
 
+TEST_CASE("autotuner: who follows takes another's choices, times nothing and keeps nothing") {
+  const TemporaryFolder folder;
+  Tuning leader;
+  const std::size_t wanted = leader.places()[2];
+  const bool asked_before = GENERATE(false, true);
+  Tuning run(folder.path());
+  if (asked_before) CHECK(run.answer().source == Answer::Source::heuristics);
+  host_gpu::set_engine_time(favouring(wanted));
+  leader.tune();
+  const std::size_t graphs = host_gpu::counts().graphs;
+
+  run.cache.follow(leader.cache.text());
+  run.tuner.follow();
+
+  CHECK(run.tune() == wanted);
+  CHECK(run.tuner.report().plans == 0);
+  CHECK(host_gpu::counts().graphs == graphs);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("autotuner: a choice is ignored when its proposal is another engine now, or gone") {
   const TemporaryFolder folder;
   Tuning run(folder.path());

@@ -228,6 +228,11 @@ std::string why_nccl_is_missing() { return nccl_library().why_missing(); }
 
 std::unique_ptr<NcclApi> make_nccl_calls() { return std::make_unique<NcclLibrary>(); }
 
+bool keeps_launch_order() {
+  int here = 0;
+  return nccl<decltype(ncclGetVersion)>("ncclGetVersion")(&here) == ncclSuccess && here >= 22600;
+}
+
 LibraryVersions nccl_version() {
   const auto words = [](int code) {  // as NCCL 2.9 and newer number themselves
     return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);

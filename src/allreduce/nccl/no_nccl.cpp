@@ -8,6 +8,8 @@ namespace ringtrain::allreduce {
 
 std::string why_nccl_is_missing() { return "this build has no CUDA"; }
 
+bool keeps_launch_order() { return false; }
+
 std::unique_ptr<NcclApi> make_nccl_calls() {
   throw Error(Exit::usage, "--allreduce nccl",
               "this build has no CUDA; configure with -DRINGTRAIN_CUDA=ON");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -29,19 +30,31 @@
 namespace ringtrain::train {
 namespace {
 
-std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& session,
-                                                   compute::GpuBackend& backend,
-                                                   const RunPlan& plan, int device) {
+bool has_statistics_sums(const RunPlan& plan) {
+  return plan.batch_norms_together() && !plan.compresses() && allreduce::keeps_launch_order();
+}
+
+allreduce::CommunicatorOptions options_of_sums(const allreduce::MpiSession& session,
+                                               compute::GpuBackend& backend, const RunPlan& plan,
+                                               int device) {
   allreduce::CommunicatorOptions options;
   options.gpu.device = device;
-  options.gpu.register_memory = plan.options.nccl_register;
   options.gpu.compute_stream = backend.stream();
+  options.gpu.beside_others = has_statistics_sums(plan);
   if (plan.options.nccl_blocking)
     options.gpu.on_stuck = [&session](const Error& late) {
       write_stderr(fmt::format("train: rank {} on {} is in\n{}", session.rank(), session.host(),
                                host::main_stack()));
       session.abort(late);
     };
+  return options;
+}
+
+std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& session,
+                                                   compute::GpuBackend& backend,
+                                                   const RunPlan& plan, int device) {
+  allreduce::CommunicatorOptions options = options_of_sums(session, backend, plan, device);
+  options.gpu.register_memory = plan.options.nccl_register;
   options.gpu.captured = !plan.options.no_graph && !plan.compresses();
   if (plan.options.gradient_dtype != Element::fp32) {
     options.gpu.rounding = &backend;
@@ -49,6 +62,34 @@ std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& 
   }
   return allreduce::make_communicator("nccl", session, options);
 }
+
+// A communicator's sums run one behind the other: those of BatchNorms, of which each is waited for,
+// would wait for all buckets of gradients in flight. Null: they are by the gradients' communicator.
+std::unique_ptr<allreduce::Communicator> make_statistics_communicator(
+    const allreduce::MpiSession& session, compute::GpuBackend& backend, const RunPlan& plan,
+    int device) {
+  if (!has_statistics_sums(plan)) return nullptr;
+  return allreduce::make_communicator("nccl", session,
+                                      options_of_sums(session, backend, plan, device));
+}
+
+// What a failure leaves on the GPU may wait for a rank that is gone, and is waited for when
+// programs go: so this goes first.
+class AbortOnFailure {
+ public:
+  AbortOnFailure(allreduce::Communicator& sums, allreduce::Communicator* statistics)
+      : sums_(sums), statistics_(statistics) {}
+  AbortOnFailure(const AbortOnFailure&) = delete;
+  ~AbortOnFailure() {
+    if (std::uncaught_exceptions() == 0) return;
+    if (statistics_ != nullptr) statistics_->abort();
+    sums_.abort();
+  }
+
+ private:
+  allreduce::Communicator& sums_;
+  allreduce::Communicator* const statistics_;
+};
 
 class GpuEngine final : public TrainingEngine {
  public:
@@ -88,6 +129,7 @@ class GpuEngine final : public TrainingEngine {
   void close() override {
     training_->close();
     if (compressed_) compressed_->close();
+    if (statistics_sums_) statistics_sums_->close();
     communicator_->close();
   }
 
@@ -136,7 +178,7 @@ class GpuEngine final : public TrainingEngine {
   monitor::Progress& progress_;
   const std::unique_ptr<compute::GpuBackend> backend_;
   EngineChoices choices_;
-  const std::unique_ptr<allreduce::Communicator> communicator_;
+  const std::unique_ptr<allreduce::Communicator> communicator_, statistics_sums_;
   const Buffer parameter_memory_;  // with padding
   const View parameters_;
   Buffer statistics_, averaged_statistics_, batch_statistics_;
@@ -153,6 +195,7 @@ class GpuEngine final : public TrainingEngine {
   LastStep last_step_;
   std::optional<ShardedSnapshotter> sharded_copy_;  // where ranks have parts of the state
   std::string engines_;                             // the fingerprint, on rank 0 of all ranks
+  const AbortOnFailure abort_;                      // the last, which goes first
 };
 
 GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, int device,
@@ -163,6 +206,7 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       backend_(compute::make_gpu_backend(gpu_settings(plan, device, session.rank()))),
       choices_(*backend_, session),
       communicator_(make_sums(session, *backend_, plan, device)),
+      statistics_sums_(make_statistics_communicator(session, *backend_, plan, device)),
       parameter_memory_(
           backend_->memory().allocate(plan.model.graph.parameter_count() + gpu_padding(plan))),
       parameters_(parameter_memory_.view().slice(0, plan.model.graph.parameter_count())),
@@ -178,7 +222,8 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
                gpu_buckets(plan)),
       schedule_(checked_schedule(plan, *backend_, session, refused_)),
       shards_(GpuShards::make(plan, *communicator_, reducer_.bounds(final_places(schedule_, sums_)),
-                              sums_.place_of(0), parameter_memory_)) {
+                              sums_.place_of(0), parameter_memory_)),
+      abort_(*communicator_, statistics_sums_.get()) {
   // Ranks whose gradients were final in another order would wait for each other.
   allreduce::require_agreement(
       {{"order of gradients (GPU, cuDNN or its engines differ)",
@@ -264,6 +309,11 @@ std::vector<std::string> GpuEngine::notes() const {
 // does not wait long; the broadcast behind it waits for its end. Nothing is changed by the gather.
 void GpuEngine::connect(const allreduce::MpiSession& session) {
   session.barrier();
+  if (statistics_sums_) {
+    statistics_sums_->start_allreduce(sums_.all().slice(0, 1));
+    statistics_sums_->finish();
+    statistics_sums_->broadcast(sums_.all().slice(0, 1), 0);
+  }
   if (compressed_) {
     communicator_->start_allreduce(sums_.all().slice(0, 1));
     communicator_->finish();
@@ -314,7 +364,10 @@ compute::GpuStepSums GpuEngine::step_sums() {
             reducer_.finish();
             if (compressed_) compressed_->accept(reducer_);
           },
-          [this] { communicator_->check(); },
+          [this] {
+            communicator_->check();
+            if (statistics_sums_) statistics_sums_->check();
+          },
           statistics_sums(),
           gradient_sums().why_not_captured().empty(),
           std::move(starts),
@@ -335,13 +388,12 @@ bool GpuEngine::agree_on_capture(const std::string& why) const {
   return captured;
 }
 
-// By the communicator of the gradients, and so in one order with those on every rank: two of NCCL's
-// at work on one GPU at a time can wait for each other for ever.
 compute::Program::SumOverRanks GpuEngine::statistics_sums() {
   if (!plan_.batch_norms_together()) return nullptr;
-  return [this](View values) {
-    communicator_->start_allreduce(values);
-    communicator_->finish();
+  allreduce::Communicator& sums = statistics_sums_ ? *statistics_sums_ : *communicator_;
+  return [&sums](View values) {
+    sums.start_allreduce(values);
+    sums.finish();
   };
 }
 

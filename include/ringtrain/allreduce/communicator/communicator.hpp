@@ -155,6 +155,9 @@ struct GpuSums {
   /// rounds between two finish(), at most. It outlives the communicator. Null: there are none.
   Rounding* rounding = nullptr;
   std::size_t rounded = 0;
+  /// Other communicators of this process may sum at the same time, started in the same order on all
+  /// ranks. Told of the first one that is made; only where keeps_launch_order().
+  bool beside_others = false;
   double deadline_s = 120;  ///< longest time for NCCL to take a call; then the job fails
   /// Not null: NCCL's calls block the thread that makes them, for comparison. One that takes longer
   /// calls this on a thread of its own, and it ends the process.

@@ -35,6 +35,10 @@ std::vector<std::string> gpus_of_host(const MpiSession& session);
 /// In the loader's words; empty where NCCL is there.
 std::string why_nccl_is_missing();
 
+/// Whether NCCL starts the sums of several communicators on one GPU in the order in which the host
+/// starts them (2.26). Else two may wait for each other for ever. Needs NCCL.
+bool keeps_launch_order();
+
 /// Takes this rank's place among the GPUs: sets the environment that NCCL needs there, and that it
 /// uses `interfaces` of this host's, by name, where there are some. What is set already stays.
 /// Returns CUDA's number of the GPU, which is now this thread's. Throws Error(Exit::usage) where

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ranks_on_simulated_gpus.sh PART MPIRUN TRAIN TRAIN_ON_SIMULATED_GPU COMPARE PHOTOGRAPHS MODELS: jobs of several ranks, each with a
-# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, captures, refusals,
+# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, captures, many, refusals,
 # inception, whole_inception.
 . "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 cpu=$(realpath "$3") gpu=$(realpath "$4") compare=$(realpath "$5") photographs=$(realpath "$6") models=$(realpath "$7")
@@ -9,11 +9,11 @@ enter_folder
 limit=120
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache SIMULATED_GPU_TELLS=1 SIMULATED_GPUS=4 SIMULATED_GPU_OPEN=1
 
-model=(--model resnet20) device=cuda
+model=(--model resnet20) device=cuda data=images:$photographs
 job() { # RANKS OPTION...: ends well, and no simulated part complains
   local ranks=$1 code
   shift
-  launch "$ranks" "$gpu" --device "$device" --data "images:$photographs" --eval-every 0 --log-every 1 \
+  launch "$ranks" "$gpu" --device "$device" --data "$data" --eval-every 0 --log-every 1 \
     --lr-schedule constant --check-every 1 "${model[@]}" "$@"
   code=$?
   check "$ranks ranks, $*: exit code $code" test $code -eq 0
@@ -84,6 +84,16 @@ options() {
   gpu=$whole
   check "--autotune: it is told" has "^autotune: .* plans of .* requests to cuDNN timed"
   check "--autotune: one rank times" is "$(echo cache-of-*/ringtrain/engines-*.json | grep -o "cache-of-.")" cache-of-0
+}
+
+# As many ranks as nodes of 8 GPUs have, each with GPUs of its own.
+many() {
+  local end=step-0000000003.h5 sums="--global-batch 16 --precision fp32 --lr 0.01 --warmup-epochs 0 --steps 3"
+  model=(--model mlp --bucket-mb 0.1) data=synthetic
+  job 1 $sums --checkpoint-dir one
+  SIMULATED_GPUS=16 job 16 $sums --checkpoint-dir sixteen --shard-optimizer
+  like "one and sixteen ranks agree, which share the optimizer" one/$end sixteen/$end 1e-5
+  check "a GPU for each rank" lacks "share a GPU"
 }
 
 # What cannot be captured on one rank is captured on none.

@@ -65,7 +65,7 @@ struct Here {
     settings.device = allreduce::choose_gpu(session, true, {});
     settings.deadline_s = 20;
     settings.rounding = &rounding;
-    settings.rounded = 100;
+    settings.rounded = 16 * static_cast<std::size_t>(session.size());
     sums = allreduce::make_nccl_communicator(session, settings, allreduce::make_nccl_calls());
   }
   int rank() const { return session.rank(); }

@@ -1,4 +1,5 @@
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -137,7 +138,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
     char text[] = "0000:01:00.0";
     if (!exists(device)) return cudaErrorInvalidDevice;
     if (bytes < static_cast<int>(sizeof(text))) return cudaErrorInvalidValue;
-    text[6] = static_cast<char>(text[6] + device);  // nine at most
+    std::snprintf(text, sizeof(text), "0000:%02x:00.0", (device + 1) % 256u);
     std::memcpy(id, text, sizeof(text));
     return cudaSuccess;
   });

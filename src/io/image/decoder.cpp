@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string_view>
 
 namespace ringtrain::io {
 
@@ -17,11 +18,43 @@ bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8
   return bytes.size() >= start.size() && std::ranges::equal(bytes.first(start.size()), start);
 }
 
+/// Of other formats that files named .jpg turn out to have: a mark at the start, one behind it.
+struct OtherFormat {
+  std::string_view start;
+  std::size_t offset;
+  std::string_view mark, name;
+};
+constexpr std::array other_formats{
+    OtherFormat{"GIF8", 0, "", "a GIF"},
+    OtherFormat{"RIFF", 8, "WEBP", "a WebP"},
+    OtherFormat{"BM", 6, {"\0\0\0\0", 4}, "a BMP"},
+    OtherFormat{{"II*\0", 4}, 0, "", "a TIFF"},
+    OtherFormat{{"MM\0*", 4}, 0, "", "a TIFF"},
+    OtherFormat{"", 4, "ftyphei", "an HEIC"},
+    OtherFormat{"", 4, "ftyphev", "an HEIC"},
+    OtherFormat{"", 4, "ftypmif1", "an HEIC"},
+    OtherFormat{"", 4, "ftypavi", "an AVIF"},
+};
+
+bool is(const OtherFormat& format, std::string_view text) {
+  return text.starts_with(format.start) && text.size() > format.offset &&
+         text.substr(format.offset).starts_with(format.mark);
+}
+
 std::string first_bytes(std::span<const std::uint8_t> bytes) {
   std::string text;
   for (const auto byte : bytes.first(std::min<std::size_t>(4, bytes.size())))
     text += fmt::format(" {:02x}", byte);
   return text;
+}
+
+std::string what_else(std::span<const std::uint8_t> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto* const found = std::ranges::find_if(
+      other_formats, [&](const OtherFormat& format) { return is(format, text); });
+  if (found != other_formats.end())
+    return fmt::format("{} image; train reads JPEG and PNG, so convert it", found->name);
+  return "neither JPEG nor PNG, begins with" + first_bytes(bytes);
 }
 
 class ImageDecoder final : public Decoder {
@@ -41,7 +74,7 @@ class ImageDecoder final : public Decoder {
   Decoder& of_format(std::span<const std::uint8_t> bytes) {
     if (begins_with(bytes, jpeg_start)) return *jpeg_;
     if (begins_with(bytes, png_start)) return *png_;
-    throw Undecodable("neither JPEG nor PNG, begins with" + first_bytes(bytes));
+    throw Undecodable(what_else(bytes));
   }
 
   std::unique_ptr<Decoder> jpeg_, png_;

@@ -96,7 +96,8 @@ Extent PngDecoder::open(std::span<const std::uint8_t> bytes) {
   return full;
 }
 
-// PNG has no ends to begin or stop at but the first and the last.
+// PNG has no ends to begin or stop at but the first and the last. What follows the pixels, whose
+// checksums are verified with the last row, is not read: it may be missing.
 PixelView PngDecoder::pixels(const CropRequest&, Image& image) {
   guarded([&] {
     png_set_expand(png_->read);  // palettes, fewer than 8 bits and transparent colours
@@ -111,10 +112,7 @@ PixelView PngDecoder::pixels(const CropRequest&, Image& image) {
   if (png_get_rowbytes(png_->read, png_->info) != row) throw Undecodable("unknown layout (PNG)");
   rows_.resize(image.extent.height);
   for (std::size_t y = 0; y < rows_.size(); ++y) rows_[y] = &image.pixels[y * row];
-  guarded([&] {
-    png_read_image(png_->read, rows_.data());
-    png_read_end(png_->read, nullptr);
-  });
+  guarded([&] { png_read_image(png_->read, rows_.data()); });
   return {image.view()};
 }
 

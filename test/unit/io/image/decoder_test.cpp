@@ -229,10 +229,54 @@ TEST_CASE("decode: an image cut anywhere is undecodable") {
                               encode_png(picture, PngKind::interlaced));
   for (std::size_t part = 0; part < 16; ++part) {
     CAPTURE(part);
-    CHECK(decoding_complaint(std::span(bytes).first(bytes.size() * part / 16)) != "");
+    CHECK(decoding_complaint(std::span(bytes).first((bytes.size() - 12) * part / 16)) != "");
   }
-  CHECK(decoding_complaint(std::span(bytes).first(bytes.size() - 1)) != "");
   CHECK(decoding_complaint(bytes) == "");
+}
+
+TEST_CASE("decode: a JPEG without its end is undecodable") {
+  const Bytes bytes =
+      encode_jpeg(picture, GENERATE(JpegKind::rgb, JpegKind::progressive, JpegKind::cmyk));
+  CHECK(decoding_complaint(std::span(bytes).first(bytes.size() - 1)) != "");
+}
+
+TEST_CASE("decode: a PNG without its last chunk is whole, one that lacks a byte of pixels is not") {
+  const Bytes bytes = encode_png(picture, GENERATE(PngKind::rgb, PngKind::interlaced));
+  constexpr std::size_t last_chunk = 12;
+
+  for (std::size_t cut = 1; cut <= last_chunk; ++cut) {
+    CAPTURE(cut);
+    CHECK(decoded(std::span(bytes).first(bytes.size() - cut)).pixels == picture.pixels);
+  }
+  for (std::size_t cut = last_chunk + 1; cut < 40; ++cut) {
+    CAPTURE(cut);
+    CHECK_THAT(decoding_complaint(std::span(bytes).first(bytes.size() - cut)), Contains("(PNG)"));
+  }
+  Bytes bad_sum = bytes;
+  bad_sum[bytes.size() - last_chunk - 1] ^= 1;
+  CHECK_THAT(decoding_complaint(bad_sum), Contains("CRC"));
+}
+
+TEST_CASE("decode: what a file is instead of JPEG or PNG is named") {
+  const auto [begin, name] = GENERATE(table<std::string, std::string>({
+      {"GIF89a", "a GIF image"},
+      {std::string("RIFF\x24\0\0\0WEBPVP8 ", 16), "a WebP image"},
+      {std::string("BM\x36\x4\0\0\0\0\0\0\x36", 11), "a BMP image"},
+      {std::string("II*\0\x8\0\0\0", 8), "a TIFF image"},
+      {std::string("MM\0*\0\0\0\x8", 8), "a TIFF image"},
+      {std::string("\0\0\0\x18"
+                   "ftypheic\0\0\0\0",
+                   16),
+       "an HEIC image"},
+      {std::string("\0\0\0\x20"
+                   "ftypavif\0\0\0\0",
+                   16),
+       "an AVIF image"},
+      {std::string("RIFF\x24\0\0\0WAVEfmt ", 16), "neither JPEG nor PNG, begins with 52 49 46 46"},
+      {"BMW", "neither JPEG nor PNG"},
+  }));
+  CAPTURE(name);
+  CHECK_THAT(decoding_complaint(Bytes(begin.begin(), begin.end())), Contains(name));
 }
 
 TEST_CASE("decode: where a JPEG is cut matters to those that need what is missing") {

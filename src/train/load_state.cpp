@@ -113,7 +113,8 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
                       .resumed_from = o.resume.from == config::Resume::From::file
                                           ? std::filesystem::path(o.resume.file)
                                           : o.checkpoint_dir / std::filesystem::path(resumed->file),
-                      .lineage = resumed->lineage};
+                      .lineage = resumed->lineage,
+                      .unreadable = resumed->metadata.unreadable};
   const std::string kept = newest ? resumed->file : name_in(o.checkpoint_dir, o.resume.file);
   if (!l.writer.idle() && !kept.empty()) l.writer.protect(kept);
   if (newest) l.progress.saved(start.position.step);

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/metrics/reporter/reporter.hpp"
@@ -14,9 +15,10 @@ namespace ringtrain::train {
 /// Where a training begins.
 struct StartingState {
   Position position;
-  bool loaded = false;                   ///< from a checkpoint or another training's weights
-  std::filesystem::path resumed_from{};  ///< on rank 0; empty: from scratch
-  std::optional<std::string> lineage{};  ///< of what was resumed
+  bool loaded = false;                      ///< from a checkpoint or another training's weights
+  std::filesystem::path resumed_from{};     ///< on rank 0; empty: from scratch
+  std::optional<std::string> lineage{};     ///< of what was resumed
+  std::vector<std::uint64_t> unreadable{};  ///< as CheckpointMetadata has them
 };
 
 /// Loads what training goes on from: the checkpoint that --resume means, else the weights that

@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <numeric>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "ringtrain/base/error.hpp"
@@ -15,6 +17,7 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "train/hooks/hooks.hpp"
+#include "train/loop/unreadable_samples.hpp"
 #include "train/performance/baseline_run.hpp"
 #include "train/performance/batch_shares.hpp"
 
@@ -128,6 +131,10 @@ int TrainingRun::run(io::WriterProcess& writer) {
   progress_.enter(metrics::Phase::ranks);
   engine_.close();
   progress_.enter(metrics::Phase::exit);
+  if (const auto& failure = control_.failure()) {
+    keep_timeline();
+    session_.fail_together(failure->what(), failure->code());
+  }
   return code;
 }
 
@@ -151,8 +158,12 @@ int TrainingRun::evaluate_only() {
   LogHook logger({.plan = plan_, .session = session_, .progress = progress_, .log = *log_});
   Evaluator evaluator({plan_, engine_, session_, progress_, control_}, {&control_, &logger});
   evaluator.evaluate_at(start_.position);
-  if (control_.stopping()) output_.note(ending(control_.signal(), start_.position));
+  note_ending(start_.position);
   return control_.exit_code();
+}
+
+void TrainingRun::note_ending(const Position& position) {
+  if (control_.stopping() && !control_.failure()) output_.note(ending(control_.signal(), position));
 }
 
 bool TrainingRun::done(const Position& position) const {
@@ -211,14 +222,26 @@ int TrainingRun::train() {
     // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
     // thread may be stuck in a read.
     keep_timeline();
+    const auto* const error = dynamic_cast<const Error*>(&failure);
+    if (error != nullptr && error->code() == Exit::data) keep_last_step(checkpoints);
     session_.abort(failure);
   }
+}
+
+// What the data do not give leaves the state as it is. The writer saves it once this process is
+// gone; nothing where this rank has no writer, or the state is on a GPU or shared among the ranks.
+void TrainingRun::keep_last_step(CheckpointManager& checkpoints) {
+  const Deadline deadline(options().final_save_timeout_s);
+  while (!checkpoints.save_if_killed() && !deadline.over())
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
 int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
                                   CheckpointManager& checkpoints) {
   const Position start = start_.position;
   NonFiniteGuard guard(plan_, engine_, session_, *log_, checkpoints, [this] { keep_timeline(); });
+  UnreadableSamples unreadable(
+      {*plan_.training, session_, progress_, *log_, loader, checkpoints, control_});
   ReplicaCheck check(engine_.state(), session_, *options().check_every, start.step);
   ReplicaCheckHook replicas(check, checkpoints);
   CheckpointHook saves(checkpoints, control_, progress_, options().final_save_timeout_s);
@@ -227,8 +250,10 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
   SpeedHook speed({plan_, engine_, session_, progress_, output_, *log_, efficiency_}, hosts_,
                   most_steps_ == 0);
   progress_.enter(metrics::Phase::plan);
-  const std::vector<Hook*> hooks = {&guard, &control_, &replicas, &logger, &saves, &speed};
-  Evaluator evaluator({plan_, engine_, session_, progress_, control_}, hooks);
+  const std::vector<Hook*> hooks = {&guard,  &control_, &unreadable, &replicas,
+                                    &logger, &saves,    &speed};
+  Evaluator evaluator(
+      {plan_, engine_, session_, progress_, control_, [&] { keep_last_step(checkpoints); }}, hooks);
 
   if (!plan_.evaluation)
     output_.note(
@@ -236,9 +261,11 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
         "test/, and no shards for evaluation");
   const bool nothing_left = plan_.done(start);
   if (nothing_left) output_.note("that is the end of training already: nothing to do");
+  if (!nothing_left) unreadable.recall(start_.unreadable);
   if (session_.size() > 1 && most_steps_ == 0 && !nothing_left) speed.measure_links(start);
   // The run before may have ended amid this evaluation, or before it.
-  if (start.step > 0 && !nothing_left && plan_.evaluation_due(start)) evaluator.evaluate_at(start);
+  if (start.step > 0 && !nothing_left && !control_.stopping() && plan_.evaluation_due(start))
+    evaluator.evaluate_at(start);
   Trainer trainer({stepper, loader, engine_.communicator(), progress_, hooks,
                    [this](const Position& p) { return done(p); },
                    [this] { return control_.stopping(); },
@@ -257,7 +284,7 @@ int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, Sp
   if (!control_.stopping()) checkpoints.settle(Deadline(options().final_save_timeout_s));
   if (plan_.evaluation && !control_.stopping() && evaluator.evaluated_step() != end_.step)
     evaluator.evaluate_at(end_);
-  if (control_.stopping()) output_.note(ending(control_.signal(), end_));
+  note_ending(end_);
   progress_.enter(metrics::Phase::checkpoint);
   const auto failure = checkpoints.finish(end_, Deadline(options().final_save_timeout_s));
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit

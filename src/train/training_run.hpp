@@ -54,6 +54,9 @@ class TrainingRun {
   int train_to_the_end(Stepper& stepper, io::Loader& loader, CheckpointManager& checkpoints);
   /// The last save, the last evaluation, and the closing table. Returns the exit code.
   int finish(CheckpointManager& checkpoints, Evaluator& evaluator, SpeedHook& speed);
+  void keep_last_step(CheckpointManager& checkpoints);
+  /// Tells why training ended early, where that is no failure.
+  void note_ending(const Position& position);
   bool done(const Position& position) const;
   /// Until training is done, if nothing stops it.
   std::uint64_t steps_left() const;

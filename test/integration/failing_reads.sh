@@ -117,12 +117,13 @@ FAILING_LISTINGS="$dir/resumed 1000000 $eio" resumes none
 check "a folder that cannot be listed: exit code $code" test $code -eq 75
 check "a folder that cannot be listed: says which" has "list the checkpoint directory $dir/resumed: Input/output error"
 
-# An ending need not wait for it, and the other rank learns of it.
-export FAILING_READS="$dir/folder 6 1000000 $eio"
+# An ending need not wait for it, and the other rank learns of it. The steps before it are saved, whichever rank meets it.
+export FAILING_READS="$dir/folder 20 1000000 $eio"
 SECONDS=0
 "$mpirun" --timeout 100 -np 2 --oversubscribe -x FAILING_READS -x LD_PRELOAD="$library" "$train" --model cifar10_cnn --classes 2 --data images:folder \
-  --batch 1 --steps 30 --threads 1 --data-threads 1 >log 2>&1 </dev/null
+  --batch 1 --steps 30 --threads 1 --data-threads 1 --checkpoint-dir left >log 2>&1 </dev/null
 check "two ranks: exit code $?" test $? -ne 0
 check "two ranks: took $SECONDS s" test $SECONDS -le 60
 check "two ranks: who and what" has "train: rank [01]/2 on .*: read .*\(errno 5\) at byte"
+check "two ranks: the last finished step is saved" wait_for 20 has_checkpoint left
 exit $bad

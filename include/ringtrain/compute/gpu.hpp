@@ -136,16 +136,17 @@ struct GpuBatchNumbers {
   int signal = 0;              ///< that made it ask for that or something else, if one did
   bool save = false;           ///< this rank asks all ranks to save behind the step
   bool measure_links = false;  ///< this rank asks that the hosts time their links
+  bool unreadable = false;     ///< this rank asks that all hear of samples it could not read
 };
 
 /// What a step came to, over all ranks.
 struct GpuOutcome {
-  std::int64_t step = 0;                      ///< GpuBatchNumbers::step
-  double loss = 0;                            ///< mean cross-entropy, without L2
-  double l2_loss = 0;                         ///< as Optimizer::l2_loss()
-  double top1 = 0;                            ///< fraction of the samples
-  float stop = 0, signalled = 0, signal = 0;  ///< sums over the ranks
-  float save = 0, measure_links = 0;          ///< likewise
+  std::int64_t step = 0;                              ///< GpuBatchNumbers::step
+  double loss = 0;                                    ///< mean cross-entropy, without L2
+  double l2_loss = 0;                                 ///< as Optimizer::l2_loss()
+  double top1 = 0;                                    ///< fraction of the samples
+  float stop = 0, signalled = 0, signal = 0;          ///< sums over the ranks
+  float save = 0, measure_links = 0, unreadable = 0;  ///< likewise
   /// Nothing was updated: a gradient is no finite number. The loss scale was lowered.
   bool skipped = false;
   bool not_finite = false;  ///< and no loss scale can mend that, or the loss itself is none

@@ -14,6 +14,7 @@ struct StepRequest {
                       ///< nobody sends: the state is not finite and may not be saved
   bool save = false;  ///< rank 0: that all ranks save their shards of the state
   bool measure_links = false;  ///< rank 0: that the hosts time the links of our ring
+  bool unreadable = false;     ///< that all ranks hear of samples that this one could not read
 };
 
 /// What the requests of all ranks come to: how many want to stop, how many have a signal, and the

@@ -105,13 +105,13 @@ void CudaTraining::queue(const Batch& batch, const GpuBatchNumbers& numbers) {
 
 void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
   const float signalled = n.signal != 0 ? 1 : 0;
-  program_.queue_batch(
-      batches_.bring(n.step, batch,
-                     {.update = {n.step, n.learning_rate, 1},
-                      .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal),
-                                n.save ? 1.f : 0.f, n.measure_links ? 1.f : 0.f},
-                      .sample_weight = static_cast<float>(n.sample_weight),
-                      .share = static_cast<float>(n.share)}));
+  program_.queue_batch(batches_.bring(
+      n.step, batch,
+      {.update = {n.step, n.learning_rate, 1},
+       .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal), n.save ? 1.f : 0.f,
+                 n.measure_links ? 1.f : 0.f, n.unreadable ? 1.f : 0.f},
+       .sample_weight = static_cast<float>(n.sample_weight),
+       .share = static_cast<float>(n.share)}));
   batches_.release();
 }
 
@@ -279,6 +279,7 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
                      .signal = head.signal,
                      .save = head.save,
                      .measure_links = head.measure_links,
+                     .unreadable = head.unreadable,
                      .skipped = record.update.not_finite != 0,
                      .loss_scale = record.update.loss_scale,
                      .idle_s = done_before == 0 ? 0 : seconds(done_before, t[begin]),

@@ -22,18 +22,20 @@ constexpr std::size_t deepest_json = 8;
 constexpr std::size_t longest_name = 1024, most_dimensions = 32;  // HDF5 has no more dimensions
 
 Json to_json(const CheckpointMetadata& m) {
-  return {{"step", m.step},
-          {"epoch", m.epoch},
-          {"position", m.position},
-          {"seed", m.seed},
-          {"world_size", m.world_size},
-          {"global_batch", m.global_batch},
-          {"model", m.model},
-          {"model_hash", hex(m.model_hash)},
-          {"config", m.config},
-          {"optimizer", m.optimizer},
-          {"buckets", m.buckets},
-          {"plans", m.plans}};
+  Json json = {{"step", m.step},
+               {"epoch", m.epoch},
+               {"position", m.position},
+               {"seed", m.seed},
+               {"world_size", m.world_size},
+               {"global_batch", m.global_batch},
+               {"model", m.model},
+               {"model_hash", hex(m.model_hash)},
+               {"config", m.config},
+               {"optimizer", m.optimizer},
+               {"buckets", m.buckets},
+               {"plans", m.plans}};
+  if (!m.unreadable.empty()) json["unreadable"] = m.unreadable;
+  return json;
 }
 
 Json to_json(const StoredTensor& tensor) {
@@ -95,7 +97,9 @@ CheckpointMetadata metadata_from(const Json& object) {
           .config = text_in(object, "config"),
           .optimizer = text_in(object, "optimizer"),
           .buckets = numbers_in(object, "buckets"),
-          .plans = text_in(object, "plans")};
+          .plans = text_in(object, "plans"),
+          .unreadable = object.contains("unreadable") ? numbers_in(object, "unreadable")
+                                                      : std::vector<std::uint64_t>{}};
 }
 
 bool is_printable(std::string_view text) {

@@ -71,6 +71,11 @@ std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
               "there are no encoded images; known are DIR, images:DIR, tfrecord:DIR, records:DIR");
 }
 
+bool too_many_unreadable(std::uint64_t unreadable, std::uint64_t samples) {
+  constexpr std::uint64_t always_tolerated = 10, one_of = 1000;
+  return unreadable > always_tolerated && unreadable > samples / one_of;
+}
+
 void check_enough(const Dataset& dataset, int global_batch) {
   if (dataset.size() >= static_cast<std::uint64_t>(global_batch)) return;
   throw Error(Exit::data, "train on " + dataset.description(),

@@ -19,10 +19,10 @@ std::span<std::uint8_t> image_at(Batch& batch, int place) {
 
 void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
           BatchReport& report) {
-  ++report.unreadable;
-  if (report.messages.size() >= messages_kept) return;
-  report.messages.push_back(
-      fmt::format("unreadable sample {}, {}: {}", sample, consequence, failure.what()));
+  const bool tell = report.unreadable.size() < messages_kept;
+  report.unreadable.push_back({sample, tell ? fmt::format("unreadable sample {}, {}: {}", sample,
+                                                          consequence, failure.what())
+                                            : ""});
 }
 
 }  // namespace
@@ -66,7 +66,6 @@ void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
   for (std::uint64_t tried = 0; tried < std::min(neighbours, dataset_.size()); ++tried) {
     const std::uint64_t source = (sample + tried) % dataset_.size();
     try {
-      ++report.read;
       render(source, random, place, batch);
       batch.labels[place] = dataset_.label(source);
       return;
@@ -76,7 +75,7 @@ void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
   }
   throw Error(Exit::data, "train on " + dataset_.description(),
               fmt::format("samples {} and all that were tried in its place cannot be read; {}",
-                          sample, report.messages.back()));
+                          sample, report.unreadable.front().message));
 }
 
 void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batch,
@@ -88,7 +87,6 @@ void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batc
   std::ranges::fill(image_at(batch, place), std::uint8_t{0});
   if (position >= dataset_.size()) return;
   try {
-    ++report.read;
     render(position, std::nullopt, place, batch);
     batch.labels[place] = dataset_.label(position);
   } catch (const UnreadableSample& failure) {

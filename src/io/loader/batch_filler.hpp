@@ -14,8 +14,11 @@ namespace ringtrain::io {
 
 /// What befell the samples of one batch.
 struct BatchReport {
-  std::uint64_t read = 0, unreadable = 0;
-  std::vector<std::string> messages;  // of the first few unreadable
+  struct Unreadable {
+    std::uint64_t sample;
+    std::string message;  // only of the first few
+  };
+  std::vector<Unreadable> unreadable;
 };
 
 /// Fills batches, any place of any batch in any order; one a thread. What a place holds is a pure

@@ -1,7 +1,5 @@
 #include "ringtrain/io/loader/loader.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -18,8 +16,6 @@
 namespace ringtrain::io {
 namespace {
 
-constexpr std::uint64_t tolerated = 10;      // unreadable samples, however few were read
-constexpr double tolerated_fraction = 1e-3;  // and beyond that
 constexpr std::size_t events_kept = 10;
 
 void check(const LoaderOptions& o) {
@@ -62,8 +58,14 @@ class Loader::Impl {
 
   const Batch* next();
   std::uint64_t batches() const { return batches_; }
-  std::uint64_t unreadable() const { return unreadable_; }
+  const std::set<std::uint64_t>& unreadable() const { return unreadable_; }
+  const std::vector<std::uint64_t>& new_unreadable() const { return new_unreadable_; }
+  std::vector<std::uint64_t> take_unreadable() { return std::exchange(new_unreadable_, {}); }
+  void add_unreadable(std::span<const std::uint64_t> samples) {
+    unreadable_.insert(samples.begin(), samples.end());
+  }
   std::vector<std::string> take_events() { return std::exchange(events_, {}); }
+  const std::string& last_event() const { return last_event_; }
 
  private:
   struct Slot {
@@ -81,7 +83,6 @@ class Loader::Impl {
   void account(const BatchReport& report);
   Slot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
 
-  const Dataset& dataset_;
   const std::uint64_t batches_;
   const int places_;
   const std::function<void(int, const TimeSpan&)> on_batch_;
@@ -95,7 +96,9 @@ class Loader::Impl {
   std::uint64_t returned_ = 0;  // batches the trainer is done with; guarded by mutex_
   std::vector<Slot> slots_;
 
-  std::uint64_t delivered_ = 0, read_ = 0, unreadable_ = 0;
+  std::uint64_t delivered_ = 0;
+  std::set<std::uint64_t> unreadable_;
+  std::vector<std::uint64_t> new_unreadable_;
   std::vector<std::string> events_;
   std::string last_event_;
 
@@ -104,8 +107,7 @@ class Loader::Impl {
 };
 
 Loader::Impl::Impl(const Dataset& dataset, const LoaderOptions& options)
-    : dataset_(dataset),
-      batches_(batches_of(dataset, options)),
+    : batches_(batches_of(dataset, options)),
       places_(options.share.count),
       on_batch_(options.on_batch),
       on_retry_(options.on_retry),
@@ -177,19 +179,13 @@ void Loader::Impl::wait_for(const Slot& slot) {
 }
 
 void Loader::Impl::account(const BatchReport& report) {
-  read_ += report.read;
-  unreadable_ += report.unreadable;
-  for (const std::string& message : report.messages) {
+  for (const auto& [sample, message] : report.unreadable) {
+    if (!unreadable_.insert(sample).second) continue;
+    new_unreadable_.push_back(sample);
+    if (message.empty()) continue;
     last_event_ = message;
     if (events_.size() < events_kept) events_.push_back(message);
   }
-  if (unreadable_ <= tolerated ||
-      static_cast<double>(unreadable_) <= tolerated_fraction * static_cast<double>(read_))
-    return;
-  throw Error(Exit::data, "read " + dataset_.description(),
-              fmt::format("{} of {} samples so far are unreadable, more than 0.1 %; repair or "
-                          "remove them. {}",
-                          unreadable_, read_, last_event_));
 }
 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options) {
@@ -200,7 +196,13 @@ Loader::~Loader() = default;
 
 const Batch* Loader::next() { return impl_->next(); }
 std::uint64_t Loader::evaluation_batches() const { return impl_->batches(); }
-std::uint64_t Loader::unreadable() const { return impl_->unreadable(); }
+const std::set<std::uint64_t>& Loader::unreadable() const { return impl_->unreadable(); }
+bool Loader::has_new_unreadable() const { return !impl_->new_unreadable().empty(); }
+std::vector<std::uint64_t> Loader::take_unreadable() { return impl_->take_unreadable(); }
+void Loader::add_unreadable(std::span<const std::uint64_t> samples) {
+  impl_->add_unreadable(samples);
+}
 std::vector<std::string> Loader::take_events() { return impl_->take_events(); }
+const std::string& Loader::last_event() const { return impl_->last_event(); }
 
 }  // namespace ringtrain::io

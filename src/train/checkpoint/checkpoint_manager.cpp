@@ -249,7 +249,13 @@ io::CheckpointMetadata at(const io::CheckpointMetadata& constant, const Position
 }
 
 io::CheckpointMetadata CheckpointManager::metadata(const Position& position) const {
+  const std::scoped_lock lock(constant_mutex_);
   return at(constant_, position, epoch_samples_);
+}
+
+void CheckpointManager::set_unreadable(std::vector<std::uint64_t> samples) {
+  const std::scoped_lock lock(constant_mutex_);
+  constant_.unreadable = std::move(samples);
 }
 
 bool CheckpointManager::due(const Position& position) const {

@@ -2,9 +2,11 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/error.hpp"
@@ -65,6 +67,8 @@ class CheckpointManager {
   bool save_if_killed();
   /// No more of that: the state is not to be trusted.
   void keep_nothing() { writer_.keep_nothing(); }
+  /// Saves from here on say so (CheckpointMetadata::unreadable).
+  void set_unreadable(std::vector<std::uint64_t> samples);
   /// A user asks for a save: of this step, or as soon after it as a slot is free. Both that and the
   /// end of the save are told; so is it where nothing can be saved.
   void request(const Position& position);
@@ -116,7 +120,8 @@ class CheckpointManager {
   io::CheckpointWriter writer_;
   Snapshotter& state_;
   std::optional<io::CheckpointMetadata> copying_;  // what the copy under way will be
-  io::CheckpointMetadata constant_;
+  io::CheckpointMetadata constant_;                // guarded by constant_mutex_
+  mutable std::mutex constant_mutex_;
   config::CheckpointEvery every_;
   std::uint64_t epoch_samples_;
   Report report_;

@@ -152,10 +152,10 @@ std::string why_dropped(const io::CheckpointFile& file, const TrainingState& sta
 
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
 std::string to_text(const io::CheckpointMetadata& m, const std::string& kept_dropped) {
-  return nlohmann::json{{"step", m.step},         {"position", m.position},
-                        {"world", m.world_size},  {"batch", m.global_batch},
-                        {"config", m.config},     {"plans", m.plans},
-                        {"dropped", kept_dropped}}
+  return nlohmann::json{{"step", m.step},          {"position", m.position},
+                        {"world", m.world_size},   {"batch", m.global_batch},
+                        {"config", m.config},      {"plans", m.plans},
+                        {"dropped", kept_dropped}, {"unreadable", m.unreadable}}
       .dump();
 }
 
@@ -169,6 +169,7 @@ Resumed resumed_from_text(const std::string& text) {
   m.global_batch = json.at("batch");
   m.config = json.at("config");
   m.plans = json.at("plans");
+  m.unreadable = json.at("unreadable").get<std::vector<std::uint64_t>>();
   return resumed;
 }
 

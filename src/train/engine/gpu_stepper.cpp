@@ -18,6 +18,7 @@ StepOutcome outcome_of(const compute::GpuOutcome& o) {
           .signal = request.signal,
           .save = o.save > 0,
           .measure_links = o.measure_links > 0,
+          .unreadable = o.unreadable > 0,
           .not_finite = o.not_finite,
           .skipped = o.skipped,
           .loss_scale = o.loss_scale};
@@ -66,7 +67,8 @@ std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepR
                              .stop = request.stop,
                              .signal = request.signal,
                              .save = request.save,
-                             .measure_links = request.measure_links});
+                             .measure_links = request.measure_links,
+                             .unreadable = request.unreadable});
   }
   advance();
   now.position = position();

@@ -38,7 +38,7 @@ void LogHook::evaluated(const Position& position, const Evaluation& result) {
   parts_.progress.enter(metrics::Phase::output);
   if (result.whole) {
     for (const std::string& text : result.events) parts_.log.event("unreadable_sample", text);
-    parts_.log.evaluation(position.step, result);
+    if (result.valid) parts_.log.evaluation(position.step, result);
   } else {
     // What was seen of the data says nothing about the model.
     parts_.log.event_of_all(

@@ -11,6 +11,7 @@
 
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/io/loader/loader.hpp"
+#include "train/loop/unreadable_samples.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -61,14 +62,14 @@ class RequestRounds {
 // rank asks to stop. Each is asked before every batch, and what all of them ask for is granted on
 // all, two batches and half a second later at most. All ranks return the same but for
 // `events`.
-Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
-                    const io::LoaderOptions& options, const allreduce::MpiSession& session,
-                    const std::function<host::StepRequest()>& ask,
-                    const std::function<void(const host::StepRequest&)>& grant,
-                    monitor::Progress& progress) {
+Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::StepRequest()>& ask) {
+  compute::Program& program = parts.engine.evaluation();
+  const io::Dataset& dataset = *parts.plan.evaluation;
+  const allreduce::MpiSession& session = parts.session;
+  monitor::Progress& progress = parts.progress;
   progress.pause();
   Stopwatch watch;
-  io::LoaderOptions told = options;
+  io::LoaderOptions told = parts.plan.loader(io::Split::evaluation);
   told.on_retry = [&] { progress.enter(metrics::Phase::evaluation); };
   told.report = session.reporter();
   io::Loader loader(dataset, told);
@@ -77,10 +78,10 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
   const auto look = [&](bool done) {
     const host::StepRequest all = rounds.look(ask(), done);
     stop = stop || all.stop;
-    if (all.stop || all.signal != 0) grant(all);
+    if (all.stop || all.signal != 0) parts.control.agree(all);
     return rounds.over();
   };
-  std::array<double, 4> sums{};  // loss, top1, top5, samples
+  std::array<double, 5> sums{};  // loss, top1, top5, samples, those that could not be read
   try {
     const Batch* batch = nullptr;
     for (;;) {
@@ -95,9 +96,12 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
     progress.enter(metrics::Phase::ranks);  // once, so that a wait without end is seen to be one
     while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } catch (const std::exception& failure) {
+    if (parts.before_abort) parts.before_abort();
     session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read
   }
+  sums[4] = static_cast<double>(loader.unreadable().size());
   session.sum(sums);
+  const auto unreadable = static_cast<std::uint64_t>(sums[4]);
   const double samples = std::max(sums[3], 1.0);
   return {!stop,
           rounds.unsaid(),
@@ -106,7 +110,9 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
           sums[2] / samples,
           static_cast<std::uint64_t>(sums[3]),
           watch.lap(),
-          loader.take_events()};
+          unreadable,
+          loader.take_events(),
+          sums[3] > 0 && !io::too_many_unreadable(unreadable, dataset.size())};
 }
 
 }  // namespace
@@ -118,14 +124,15 @@ void Evaluator::evaluate_at(const Position& position) {
     return parts_.control.wanted();
   };
   const auto begin = metrics::Timeline::Clock::now();
-  const Evaluation result = evaluate(
-      parts_.engine.evaluation(), *parts_.plan.evaluation,
-      parts_.plan.loader(io::Split::evaluation), parts_.session, ask,
-      [&](const host::StepRequest& all) { parts_.control.agree(all); }, parts_.progress);
+  const Evaluation result = evaluate(parts_, ask);
   parts_.progress.record(metrics::Phase::evaluation,
                          {begin, metrics::Timeline::Clock::now(), position.step});
   if (result.whole) evaluated_step_ = position.step;
   for (Hook* const hook : hooks_) hook->evaluated(position, result);
+  if (result.whole && !result.valid)
+    parts_.control.fail(unreadable_data(*parts_.plan.evaluation, result.unreadable,
+                                        result.events.empty() ? "" : result.events.back(),
+                                        parts_.session));
 }
 
 }  // namespace ringtrain::train

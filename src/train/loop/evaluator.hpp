@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,12 +20,15 @@ class Evaluator {
     const allreduce::MpiSession& session;
     monitor::Progress& progress;
     StopControl& control;
+    /// Called before this rank ends the job with what it alone has met. Empty: nothing to do.
+    std::function<void()> before_abort = {};
   };
   /// All of it outlives the evaluator.
   Evaluator(const Parts& parts, std::vector<Hook*> hooks)
       : parts_(parts), hooks_(std::move(hooks)) {}
 
-  /// Of the weights of `position`, until it is over or the ranks stop. Collective.
+  /// Of the weights of `position`, until it is over or the ranks stop. Where too much is unreadable
+  /// for its figures to say anything, StopControl::fail() hears of it. Collective.
   void evaluate_at(const Position& position);
   /// The step evaluated last as a whole.
   std::optional<std::uint64_t> evaluated_step() const { return evaluated_step_; }

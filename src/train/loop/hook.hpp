@@ -18,7 +18,9 @@ struct Evaluation {
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
   double seconds = 0;
+  std::uint64_t unreadable = 0;     ///< samples of the set
   std::vector<std::string> events;  ///< what this rank could not read
+  bool valid = true;                ///< else too much is unreadable for the figures to say anything
 };
 
 /// What hangs on the training loop (trainer.hpp). A hook has one job. The trainer calls all hooks

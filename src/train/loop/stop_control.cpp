@@ -40,6 +40,11 @@ void StopControl::agree(const host::StepRequest& request) {
   saving_ = saving_ || request.signal == SIGUSR1;
 }
 
+void StopControl::fail(const Error& failure) {
+  if (std::exchange(stopping_, true)) return;
+  failure_ = failure;
+}
+
 bool StopControl::take_save() { return std::exchange(saving_, false); }
 
 void StopControl::share_save_s(const allreduce::MpiSession& session) {

@@ -3,6 +3,7 @@
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/clock.hpp"
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "train/loop/hook.hpp"
 
@@ -25,6 +26,11 @@ class StopControl final : public Hook {
   host::StepRequest wanted();
   /// All ranks have agreed on `request`.
   void agree(const host::StepRequest& request);
+  /// All ranks have found `failure` alike: training ends as if they had agreed to stop, and then
+  /// the job with that failure.
+  void fail(const Error& failure);
+  /// Nothing where a request to stop came first.
+  const std::optional<Error>& failure() const { return failure_; }
   /// All ranks end after the step under way.
   bool stopping() const { return stopping_; }
   /// By which signal, on all ranks; 0: --max-time is up, or nothing stops them.
@@ -50,6 +56,7 @@ class StopControl final : public Hook {
   bool save_unsaid_ = false;  // a SIGUSR1 that came at the end of an evaluation
   bool stopping_ = false, saving_ = false;
   int signal_ = 0;
+  std::optional<Error> failure_;
   double slowest_step_s_ = 0, save_s_ = 0;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 /// Where the head of the sums holds what.
 namespace at {
-enum : std::size_t { loss, top1, stop, signalled, signals, save, measure_links };
+enum : std::size_t { loss, top1, stop, signalled, signals, save, measure_links, unreadable };
 }
 
 }  // namespace
@@ -47,6 +47,7 @@ void ReductionBuffer::ask(const host::StepRequest& request) {
   head[at::signals] = static_cast<float>(request.signal);
   head[at::save] = request.save;
   head[at::measure_links] = request.measure_links;
+  head[at::unreadable] = request.unreadable;
 }
 
 StepOutcome ReductionBuffer::outcome() const {
@@ -59,6 +60,7 @@ StepOutcome ReductionBuffer::outcome() const {
           .signal = request.signal,
           .save = head[at::save] > 0,
           .measure_links = head[at::measure_links] > 0,
+          .unreadable = head[at::unreadable] > 0,
           .not_finite = !std::isfinite(head[at::loss])};
 }
 

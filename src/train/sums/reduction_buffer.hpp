@@ -13,6 +13,7 @@ struct StepOutcome {
   int signal = 0;              ///< that made it ask, if one did; SIGUSR1 without `stop`: save
   bool save = false;           ///< as in StepRequest
   bool measure_links = false;  ///< as in StepRequest
+  bool unreadable = false;     ///< as in StepRequest
   /// The loss, a gradient, a statistic or, where steps are left out, an update is NaN or infinite.
   /// Nothing was updated.
   bool not_finite = false;

@@ -38,6 +38,8 @@ struct StateLayout {
   std::vector<TensorPlace> tensors;  ///< in the order of the file's table
 };
 
+inline constexpr std::size_t most_unreadable = 16384;
+
 /// All of a checkpoint but its tensors. Equal states have equal metadata: nothing of host, time,
 /// path or run is in it.
 struct CheckpointMetadata {
@@ -53,6 +55,9 @@ struct CheckpointMetadata {
   std::string optimizer{};               ///< JSON: scalars of optimizer and schedule
   std::vector<std::uint64_t> buckets{};  ///< bounds of the gradient buckets, in floats
   std::string plans{};                   ///< JSON: choices of the backend that change rounding
+  /// Samples of the training data that could not be read so far, the first most_unreadable of them.
+  /// Not part of the state.
+  std::vector<std::uint64_t> unreadable{};
 
   bool operator==(const CheckpointMetadata&) const = default;
 };

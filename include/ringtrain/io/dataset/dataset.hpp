@@ -72,6 +72,10 @@ struct DatasetOptions {
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
 
+/// Whether training, evaluation or packing ends where so many of `samples` cannot be read: more
+/// than ten, and more than 0.1 % of them.
+bool too_many_unreadable(std::uint64_t unreadable, std::uint64_t samples);
+
 /// Throws Error(Exit::data) when one step of `global_batch` samples, on all ranks together, needs
 /// more than there are.
 void check_enough(const Dataset& dataset, int global_batch);

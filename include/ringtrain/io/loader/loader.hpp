@@ -12,6 +12,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,18 +69,26 @@ class Loader {
   /// Waits for the next batch; null after the last of an evaluation, or of most_batches. The batch
   /// is valid until the next call, which recycles its memory. Rethrows what failed in a loader
   /// thread, such as a file that the disk does not give, however often it is tried (see
-  /// ReadRetries), and throws Error(Exit::data) when more than 0.1 % of the samples so far (and
-  /// more than ten) were unreadable.
+  /// ReadRetries), and throws Error(Exit::data) where nothing can be read in place of a sample.
   const Batch* next();
 
   /// Batches of one evaluation, equal on all ranks.
   std::uint64_t evaluation_batches() const;
 
-  /// Samples that could not be read. In training the next readable one takes the place (under the
+  /// The samples that could not be read, each once however often it is met, and what
+  /// add_unreadable() was told of. In training the next readable one takes the place (under the
   /// original's number); in evaluation the place counts for nothing (label -1).
-  std::uint64_t unreadable() const;
-  /// What to tell the user about them, the first ten since the last call.
+  const std::set<std::uint64_t>& unreadable() const;
+  /// Whether take_unreadable() would give any.
+  bool has_new_unreadable() const;
+  /// Those that came to unreadable() through next() since the last call.
+  std::vector<std::uint64_t> take_unreadable();
+  /// Samples that others could not read: when they are met they are no news.
+  void add_unreadable(std::span<const std::uint64_t> samples);
+  /// What to tell the user about those that were news, the first ten since the last call.
   std::vector<std::string> take_events();
+  /// The last of all such lines; empty: there was none.
+  const std::string& last_event() const;
 
  private:
   class Impl;

@@ -27,8 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::uint8_t>;
 
-constexpr std::uint64_t tolerated_images = 10;  // unreadable images, however few there are
-
 std::string shown(const fs::path& path) { return printable(path.native()); }
 
 // A process of the same number may run on another host.
@@ -211,7 +209,7 @@ Bytes Packer::read(std::uint64_t sample, Downscaler* shrinker,
 
 void Packer::count_unreadable(std::string_view why) {
   const std::uint64_t count = ++unreadable_;
-  if (count > tolerated_images && count > data_.size() / 1000)
+  if (too_many_unreadable(count, data_.size()))
     throw Error(
         Exit::data, "--pack of " + data_.description(),
         fmt::format("more than 0.1 % of the images cannot be read; repair or remove them. {}",

@@ -21,10 +21,10 @@ TEST_CASE("cuda kernels: the head of a step is the host's") {
   std::vector<float> head(floats + 3, NAN), weight{0.125f}, share{0.3f};
   const std::vector<StepFlags> flags{{signal < 0 ? 0.f : 1.f, signal > 0 ? 1.f : 0.f,
                                       signal > 0 ? float(signal) : 0.f, signal == 15 ? 1.f : 0.f,
-                                      signal == 0 ? 1.f : 0.f}};
+                                      signal == 0 ? 1.f : 0.f, signal == 15 ? 1.f : 0.f}};
   std::ranges::fill(host.all().host(), NAN);
   host.clear_head();
-  if (signal >= 0) host.ask({true, signal, signal == 15, signal == 0});
+  if (signal >= 0) host.ask({true, signal, signal == 15, signal == 0, signal == 15});
 
   run_twice({bytes_of_values(head)},
             [&](auto& queue) { work::begin_head(head.data(), floats, flags.data(), queue); });

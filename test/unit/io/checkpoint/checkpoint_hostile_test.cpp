@@ -44,7 +44,12 @@ TEST_CASE("Checkpoint reader: an index that lies is refused, whatever it says") 
       {"no unsigned integer", [](Json& j) { j["tensors"][0]["shape"] = {-1}; }},
       {"no unsigned integer", [](Json& j) { j["tensors"][0]["offset"] = 4096.5; }},
       {"no unsigned integer", [](Json& j) { j["metadata"]["step"] = "7"; }},
+      {"no unsigned integer",
+       [](Json& j) {
+         j["metadata"]["unreadable"] = {1, -1};
+       }},
       {"no list", [](Json& j) { j["tensors"][0]["shape"] = 3u; }},
+      {"no list", [](Json& j) { j["metadata"]["unreadable"] = 3u; }},
       {"no hash", [](Json& j) { j["tensors"][0]["xxh64"] = "0x0123456789abcde"; }},
       {"no text", [](Json& j) { j["metadata"]["model"] = Json::array(); }},
       {"not printable", [](Json& j) { j["tensors"][0]["name"] = "\x1b[2J"; }},

@@ -309,5 +309,7 @@ TEST_CASE("Trainer: a wish comes back with the sums") {
   const StepOutcome save = rig.trainer->step(*rig.loader, {false, SIGUSR1})->outcome;
   CHECK_FALSE(save.stop);
   CHECK(save.signal == SIGUSR1);
+  CHECK_FALSE(save.unreadable);
+  CHECK(rig.trainer->step(*rig.loader, {.unreadable = true})->outcome.unreadable);
   CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.stop);
 }

@@ -214,6 +214,22 @@ TEST_CASE("Stop control: a rank asks to stop in time for the steps and saves tha
   CHECK(control.signal() == SIGTERM);  // the first counts
 }
 
+TEST_CASE("Stop control: a failure of all ranks ends training, unless they stop already") {
+  const bool stops = GENERATE(false, true);
+  Training training;
+  training.steps = 5;
+  training.evaluate_every = 2;
+  if (stops) training.control.agree({true, SIGTERM});
+  training.control.fail(Error(Exit::data, "read images", "none can be read"));
+
+  training.run();
+
+  CHECK(training.end.step == 0);
+  CHECK(training.control.stopping());
+  CHECK(training.control.failure().has_value() == !stops);
+  CHECK(training.control.exit_code() == (stops ? 128 + SIGTERM : 0));
+}
+
 TEST_CASE("Stop control: a save is asked of all ranks once, and keeps what others ask") {
   StopControl control(std::nullopt, Stopwatch());
   host::StepRequest request{.save = true};

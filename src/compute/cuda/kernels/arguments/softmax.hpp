@@ -48,14 +48,14 @@ inline constexpr std::size_t step_results = 16;
 struct StepHead {
   float loss, top1;  ///< means over the samples, once summed
   float stop, signalled, signal;
-  float save, measure_links;
+  float save, measure_links, unreadable;
   float squares, found_inf;  ///< put_part()'s, where ranks share the optimizer
 };
 
 /// What this rank asks of the others (host::StepRequest), 1 or 0 each but for the signal's number.
 struct StepFlags {
   float stop, signalled, signal;
-  float save, measure_links;
+  float save, measure_links, unreadable;
 };
 
 /// Zeroes `floats`, the whole head, but for this rank's flags.

@@ -18,9 +18,16 @@ struct BeginHead {
   const StepFlags* flags;
   constexpr void operator()(std::uint32_t item) const {
     if (item == 0)
-      *results_of(head) = {
-          0, 0, flags->stop, flags->signalled, flags->signal, flags->save, flags->measure_links,
-          0, 0};
+      *results_of(head) = {0,
+                           0,
+                           flags->stop,
+                           flags->signalled,
+                           flags->signal,
+                           flags->save,
+                           flags->measure_links,
+                           flags->unreadable,
+                           0,
+                           0};
     else
       head[results + item - 1] = 0;
   }

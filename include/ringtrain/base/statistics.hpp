@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <vector>
 
 namespace ringtrain {
@@ -13,5 +14,8 @@ struct Spread {
 Spread spread_of(std::vector<double> values);
 /// Its median; 0 for no values.
 double median_of(std::vector<double> values);
+
+/// `value`, but a NaN without its sign: it is written "nan", not "-nan".
+inline double without_nan_sign(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 }  // namespace ringtrain

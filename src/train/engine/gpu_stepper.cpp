@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "ringtrain/base/statistics.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/monitor/phase_scope.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 StepOutcome outcome_of(const compute::GpuOutcome& o) {
   const host::StepRequest request = host::agreed_request(o.stop, o.signalled, o.signal);
-  return {.loss = o.loss + (o.skipped ? 0 : o.l2_loss),
+  return {.loss = without_nan_sign(o.loss + (o.skipped ? 0 : o.l2_loss)),
           .top1 = o.top1,
           .stop = request.stop,
           .signal = request.signal,

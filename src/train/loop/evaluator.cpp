@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ringtrain/base/clock.hpp"
+#include "ringtrain/base/statistics.hpp"
 #include "ringtrain/io/loader/loader.hpp"
 #include "train/loop/unreadable_samples.hpp"
 
@@ -105,7 +106,7 @@ Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::Ste
   const double samples = std::max(sums[3], 1.0);
   return {!stop,
           rounds.unsaid(),
-          sums[0] / samples,
+          without_nan_sign(sums[0] / samples),
           sums[1] / samples,
           sums[2] / samples,
           static_cast<std::uint64_t>(sums[3]),

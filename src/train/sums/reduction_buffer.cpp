@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ringtrain/base/statistics.hpp"
+
 namespace ringtrain::train {
 namespace {
 
@@ -54,7 +56,7 @@ StepOutcome ReductionBuffer::outcome() const {
   const std::span<float> head = buffer_.view().host();
   const host::StepRequest request =
       host::agreed_request(head[at::stop], head[at::signalled], head[at::signals]);
-  return {.loss = head[at::loss],
+  return {.loss = without_nan_sign(head[at::loss]),
           .top1 = head[at::top1],
           .stop = request.stop,
           .signal = request.signal,

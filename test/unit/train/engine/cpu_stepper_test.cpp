@@ -1,5 +1,7 @@
 #include "train/engine/cpu_stepper.hpp"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -252,12 +254,17 @@ TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of
 
 TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counting") {
   HostTraining rig(4, 1);
-  rig.parameters.view().data()[7] = std::numeric_limits<float>::quiet_NaN();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  if (GENERATE(false, true))
+    rig.parameters.view().data()[7] = nan;
+  else
+    rig.parameters.view().host().back() = -nan;  // of a logit
   const auto before = rig.values();
 
   const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
 
   CHECK(outcome.not_finite);
+  CHECK(fmt::format("{}", outcome.loss) == "nan");
   CHECK(rig.communicator.accepted == 0);
   CHECK(rig.trainer->position().step == 1);
   const auto after = rig.values();

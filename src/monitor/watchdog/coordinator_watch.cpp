@@ -26,6 +26,7 @@ constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy 
 constexpr int ticks_to_connect = 300;
 constexpr int ticks_between_returns = 600;
 constexpr double reported_after_s = 60;  // before a rank that others wait for is told
+constexpr double return_s = 5;           // in which a rank notices that its connection is lost
 constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 
 class CoordinatorWatch final : public Watch {
@@ -155,10 +156,12 @@ class CoordinatorWatch final : public Watch {
     const auto present = [](const RankHealth& r) { return r.connected && !r.left; };
     return std::ranges::none_of(server_.ranks().subspan(1), present);
   }
-  // The others would take this rank's end for a failure.
-  void say_goodbye(bool /*in_peace*/) override {
+  // The others would take this rank's end for a failure. One that lost its connection as it left
+  // comes again for its answer.
+  void say_goodbye(bool in_peace) override {
     server_.say_goodbye();
-    server_.run_for(tick);
+    const Deadline patience(in_peace ? return_s : tick_s);
+    while (server_.connected() && !patience.over()) server_.run_for(goodbye_tick);
   }
 
   const JobToken token_ = new_token();

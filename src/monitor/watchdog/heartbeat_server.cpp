@@ -200,6 +200,10 @@ std::set<std::size_t> HeartbeatServer::take_returned() {
   return std::exchange(impl_->returned, {});
 }
 
+bool HeartbeatServer::connected() const {
+  return std::ranges::any_of(impl_->peers, [](const PeerPointer& peer) { return peer != nullptr; });
+}
+
 void HeartbeatServer::say_goodbye() { impl_->send_to_all(message(0, 0, goodbye)); }
 
 void HeartbeatServer::end_job(int exit_code, std::string_view why) {

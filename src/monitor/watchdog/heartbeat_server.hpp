@@ -41,6 +41,8 @@ class HeartbeatServer {
   std::set<std::size_t> take_returned();
   /// After a pause of this process: nobody has been silent yet.
   void forgive_silence();
+  /// Whether a connection is there. Ranks that leave end theirs once they are answered.
+  bool connected() const;
   /// Tells all ranks that this one's end will be no failure. run_for() sends it.
   void say_goodbye();
   /// Tells all ranks that the job ends, likewise.

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -22,6 +23,7 @@ constexpr int ticks_a_beat = 10;
 constexpr int ticks_to_report = 300;  // that rank 0 is not reached, as rank 0 does
 constexpr double death_s = 5;         // in which mpirun ends the job after rank 0's death
 constexpr double goodbye_s = 20;      // likewise after rank 0 left in good order, as it failed
+constexpr double answer_s = 30;       // to its own goodbye; less than others wait in MPI_Finalize
 constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
 
 class WorkerWatch final : public Watch {
@@ -130,9 +132,9 @@ class WorkerWatch final : public Watch {
     Heartbeat last = beat();
     last.leaving = 1;
     client_.send(last);
-    const Deadline patience(in_peace && client_.connected() ? silence_s() : 0);
-    do client_.run_for(tick);
-    while (!client_.rank_0_left() && !patience.over());
+    const double most_s = std::min(silence_s(), answer_s);
+    const Deadline patience(in_peace && client_.connected() ? most_s : tick_s);
+    while (!client_.rank_0_left() && !patience.over()) client_.run_for(goodbye_tick);
   }
 
   const ProcessName process_of_rank_0_;

@@ -119,6 +119,7 @@ class Watch {
 
   static constexpr std::chrono::milliseconds tick{100};
   static constexpr double tick_s = 0.1;
+  static constexpr std::chrono::milliseconds goodbye_tick{10};  // which the job's end waits for
   static constexpr double looked_at_s = 3;  // of silence; then it is looked at why
 
   const allreduce::MpiSession& session() const { return session_; }

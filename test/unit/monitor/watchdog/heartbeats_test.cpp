@@ -185,7 +185,8 @@ TEST_CASE("side channel: a connection that drops all without a word is made agai
 TEST_CASE("side channel: a goodbye that is lost with its connection is said again") {
   HeartbeatServer server(job_token, 2, loopback);
   const std::uint16_t port = server.endpoints().front().port;
-  HeartbeatClient rank = client(server, 1);
+  std::optional<HeartbeatClient> leaving(client(server, 1));
+  HeartbeatClient& rank = *leaving;
   REQUIRE(run_until(server, rank, [&] { return rank.connected(); }));
 
   drop_incoming(own_socket(port, End::of_rank_0));
@@ -196,6 +197,9 @@ TEST_CASE("side channel: a goodbye that is lost with its connection is said agai
 
   REQUIRE(run_until(server, rank, [&] { return rank.rank_0_left(); }));
   CHECK(server.ranks()[1].left);
+  CHECK(server.connected());
+  leaving.reset();
+  CHECK(run_until(server, {}, [&] { return !server.connected(); }));
 }
 
 TEST_CASE("side channel: nobody else takes the place of a rank whose connection is lost") {

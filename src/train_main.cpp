@@ -16,6 +16,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/config/options.hpp"
+#include "ringtrain/host/limits.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
@@ -25,6 +26,19 @@
 using namespace ringtrain;
 
 namespace {
+
+// write() tells of the limit of `ulimit -f`. Where mpirun meets it, it hands its signal on, and
+// hangs unless the ranks end by it.
+void leave_file_limit_to_write() {
+  struct sigaction action = {};
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  action.sa_sigaction = [](int signal, siginfo_t* from, void*) {
+    if (from->si_pid == ::getpid()) return;
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  };
+  ::sigaction(SIGXFSZ, &action, nullptr);
+}
 
 // A file that were opened as 0, 1 or 2 would get what is meant for the user.
 void open_standard_streams() {
@@ -82,6 +96,13 @@ void raise_file_limit() {
   ::setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// OpenMP calls exit() where it cannot start a thread, and says neither which limit that is nor what
+// the job has saved.
+void explain_exit(int code, void* session) {
+  if (const auto failure = host::failure_of_exit(code))
+    static_cast<const allreduce::MpiSession*>(session)->abort(*failure);
+}
+
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
   raise_file_limit();
@@ -96,6 +117,7 @@ int run_job(const config::Command& command) {
   io::WriterProcess writer = first && saves ? io::WriterProcess::start() : io::WriterProcess();
   const host::SignalThread signals;
   const allreduce::MpiSession session(command.options.interface);
+  ::on_exit(explain_exit, const_cast<allreduce::MpiSession*>(&session));
   try {
     expects(first == (session.rank() == 0), "the launcher's rank 0 is MPI's");
     return train::run(command.options, threads, session, writer, since_start);
@@ -110,6 +132,7 @@ int main(int argc, char** argv) {
   int rank = 0;
   bool is_job = false;  // a command that is wrong starts none
   open_standard_streams();
+  leave_file_limit_to_write();
   host::hold_save_signals();
   try {
     rank = allreduce::launch_from_environment().rank;
@@ -118,9 +141,8 @@ int main(int argc, char** argv) {
     if (is_job) return run_job(command);
     if (rank == 0) train::run_local(command);
     return 0;
-  } catch (const Error& failure) {
+  } catch (const std::exception& caught) {
+    const Error failure = host::as_error(caught);
     return fail_before_mpi(failure, rank, is_job || failure.code() == Exit::stuck);
-  } catch (const std::exception& failure) {
-    return fail_before_mpi(Error("train", failure.what()), rank, is_job);
   }
 }

@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string reason_of(int error) { return std::generic_category().message(error); }
-
 // Network file systems let signals interrupt calls.
 template <class Call>
 int tried_again(Call call) {

@@ -1,5 +1,6 @@
 #include "ringtrain/base/error.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,8 @@ std::string_view fault_kind(Exit code) {
       return "nan";
     case Exit::inefficient:
       return "inefficient";
+    case Exit::limit:
+      return "limit";
     default:
       return "internal";
   }
@@ -60,9 +63,49 @@ void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, tex
 
 void offer_stderr(std::string_view text) noexcept { write_if_read(STDERR_FILENO, text); }
 
+namespace {
+
+// As bash has them.
+struct ProcessLimit {
+  int error;
+  __rlimit_resource resource;
+  rlim_t unit;
+  const char *option, *unit_name;
+};
+
+constexpr std::array limits = {ProcessLimit{EMFILE, RLIMIT_NOFILE, 1, "-n", ""},
+                               ProcessLimit{EFBIG, RLIMIT_FSIZE, 1024, "-f", " KiB"},
+                               ProcessLimit{ENOMEM, RLIMIT_AS, 1024, "-v", " KiB"}};
+
+}  // namespace
+
+std::string reason_of(int error) {
+  const std::string text = std::generic_category().message(error);
+  const auto* const found = std::ranges::find(limits, error, &ProcessLimit::error);
+  rlimit limit{};
+  if (error == ENFILE) return text + " on this host; raise its fs.file-max";
+  if (found == limits.end() || ::getrlimit(found->resource, &limit) != 0 ||
+      limit.rlim_cur == RLIM_INFINITY)
+    return text;
+  return text + "; `ulimit " + found->option + "` is " +
+         std::to_string(limit.rlim_cur / found->unit) + found->unit_name + ": raise it";
+}
+
+Exit code_of(int error, Exit otherwise) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM ? Exit::limit : otherwise;
+}
+
+bool lacks_thread(const std::exception& failure) {
+  const auto* const error = dynamic_cast<const std::system_error*>(&failure);
+  return error != nullptr && error->code() == std::errc::resource_unavailable_try_again;
+}
+
 int check_errno(int result, std::string_view call, std::source_location at) {
   if (result >= 0) return result;
-  throw Error(call, std::generic_category().message(errno), at);
+  const int error = errno;
+  if (code_of(error, Exit::internal) == Exit::limit)
+    throw Error(Exit::limit, call, reason_of(error));
+  throw Error(call, reason_of(error), at);
 }
 
 namespace {

@@ -77,7 +77,7 @@ bool is_known_gone(const std::string& path, std::chrono::milliseconds time) noex
 }
 
 std::string storage_reason(int error) {
-  const std::string text = std::generic_category().message(error);
+  const std::string text = reason_of(error);
   if (error != EDQUOT) return text;
   return text + ": a quota of bytes or files is used up, whatever the file system itself has free";
 }

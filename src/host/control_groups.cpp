@@ -2,21 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <sstream>
 
+#include "host/kernel_numbers.hpp"
+
 namespace ringtrain::host {
-namespace {
 
-constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
-
-// From `path` up to `root` itself.
-void add_along(std::vector<std::string>& folders, const std::string& root, std::string path) {
-  folders.push_back(root);
-  for (; path.size() > 1; path.resize(path.rfind('/'))) folders.push_back(root + path);
-}
-
-// The number behind `key` in a file of lines "key number" or "key: number".
 std::uint64_t number_behind(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::uint64_t number = 0;
@@ -28,6 +19,14 @@ std::uint64_t number_behind(const std::string& path, const std::string& key) {
 std::uint64_t number_in_file(const std::string& path, std::uint64_t otherwise) {
   std::uint64_t number = 0;
   return std::ifstream(path) >> number ? number : otherwise;
+}
+
+namespace {
+
+// From `path` up to `root` itself.
+void add_along(std::vector<std::string>& folders, const std::string& root, std::string path) {
+  folders.push_back(root);
+  for (; path.size() > 1; path.resize(path.rfind('/'))) folders.push_back(root + path);
 }
 
 // What a control group of version 2 or 1 leaves; its page cache can go.

@@ -32,6 +32,7 @@ enum class Exit : int {
   storage = 75,
   not_finite = 76,  ///< the loss, a gradient or the state became NaN or infinite
   inefficient = 77,
+  limit = 78,  ///< of the process: threads, open files, memory
 };
 
 /// What `code` stands for, in a word that programs read: "storage", "rank_lost".
@@ -70,6 +71,17 @@ inline void expects(bool kept, std::string_view promise,
                     std::source_location at = std::source_location::current()) {
   if (!kept) throw Error("broken precondition", promise, at);
 }
+
+/// What the kernel says of `error` and, where a limit of this process is behind it, that limit, its
+/// value and what to do: "Too many open files; `ulimit -n` is 256: raise it".
+std::string reason_of(int error);
+
+/// The code of a failure with that errno: Exit::limit where no more open files or memory are
+/// allowed, else `otherwise`.
+Exit code_of(int error, Exit otherwise);
+
+/// Whether a thread or process could not be started, as std::thread tells by std::system_error.
+bool lacks_thread(const std::exception& failure);
 
 /// Checks a POSIX call that sets errno: throws when `result` is negative, else returns it.
 int check_errno(int result, std::string_view call,

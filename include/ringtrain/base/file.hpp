@@ -34,7 +34,8 @@ std::string storage_reason(int error);
 /// Checks a POSIX call on the user's file system: its failures are the user's to mend.
 inline int check_storage(int result, std::string_view call) {
   if (result >= 0) return result;
-  throw Error(Exit::storage, call, storage_reason(errno));
+  const int error = errno;
+  throw Error(code_of(error, Exit::storage), call, storage_reason(error));
 }
 
 /// Whether nothing is at `path`. A child process asks, which is left behind where the file system

@@ -39,8 +39,9 @@ Buffer SharedMemory::allocate(std::size_t count) {
   // there is too little.
   const off_t mine = static_cast<off_t>(stride * static_cast<std::size_t>(rank_));
   if (const int error = reserve(shared.get(), mine, static_cast<off_t>(stride)); error)
-    throw Error(Exit::usage, fmt::format("allocate {} MiB of shared memory", stride >> 20),
-                std::generic_category().message(error) + "; use fewer ranks a host");
+    throw Error(error == EFBIG ? Exit::limit : Exit::usage,
+                fmt::format("allocate {} MiB of shared memory", stride >> 20),
+                reason_of(error) + (error == ENOSPC ? "; use fewer ranks a host" : ""));
   mpi::check(MPI_Barrier(local_), "MPI_Barrier");
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared.get(), 0);
   if (base == MAP_FAILED) check_errno(-1, "mmap");

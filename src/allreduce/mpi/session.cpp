@@ -21,6 +21,7 @@
 #include "allreduce/mpi/mpi_check.hpp"
 #include "allreduce/mpi/shared_file.hpp"
 #include "ringtrain/base/unique_handle.hpp"
+#include "ringtrain/host/limits.hpp"
 
 namespace ringtrain::allreduce {
 
@@ -337,16 +338,15 @@ void MpiSession::barrier_asleep() const {
 // Everything before the exit can block: the terminal, a lock that another thread died with, MPI.
 int MpiSession::report(const std::exception& failure) const noexcept {
   ending_ = true;
-  const auto* error = dynamic_cast<const Error*>(&failure);
-  const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
+  const Error error = host::as_error(failure);
+  const int code = static_cast<int>(error.code());
   if (mpi_) exit_after(8, code);
-  const std::string_view kind = error != nullptr ? error->kind() : fault_kind(Exit::internal);
   const int host = host_of_[static_cast<std::size_t>(rank_)];
   if (!mpi_ || wait_to_report(reported_.get(), host)) {
     context_.check_resume();
-    write_stderr(fmt::format("train: {}{}\n{}", who(), failure.what(),
-                             fault_line(static_cast<Exit>(code), kind, rank_, context_,
-                                        error != nullptr ? error->details() : "")));
+    write_stderr(
+        fmt::format("train: {}{}\n{}", who(), error.what(),
+                    fault_line(error.code(), error.kind(), rank_, context_, error.details())));
   }
   std::fflush(nullptr);
   return code;

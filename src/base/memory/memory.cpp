@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -26,7 +27,8 @@ Buffer HostMemory::allocate(std::size_t count) {
   const std::size_t alignment = bytes >= huge_page ? huge_page : page;
   auto* raw = static_cast<float*>(
       std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
-  if (raw == nullptr) throw Error(fmt::format("allocate {} MiB", bytes >> 20), "out of memory");
+  if (raw == nullptr)
+    throw Error(Exit::limit, fmt::format("allocate {} MiB", bytes >> 20), reason_of(ENOMEM));
   if (alignment == huge_page)
     ::madvise(raw, bytes, MADV_HUGEPAGE);  // a hint: failure costs speed only
   std::memset(raw, 0, bytes);
@@ -38,7 +40,8 @@ Buffer ReservedMemory::allocate(std::size_t count) {
   void* raw = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED)
-    throw Error(fmt::format("reserve {} MiB", bytes >> 20), "out of addresses");
+    throw Error(Exit::limit, fmt::format("reserve {} MiB of addresses", bytes >> 20),
+                reason_of(errno));
   return Buffer(View(static_cast<float*>(raw), count),
                 [bytes](float* data) { ::munmap(data, bytes); });
 }

@@ -37,8 +37,9 @@ auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
   try {
     return f();
   } catch (const dnnl::error& error) {
-    throw Error(fmt::format("{} step {} ({}) with oneDNN", doing, s, name_of(step)),
-                fmt::format("{}, {}", error.what(), dnnl_status2str(error.status)));
+    const std::string what = fmt::format("{} step {} ({}) with oneDNN", doing, s, name_of(step));
+    if (error.status == dnnl_out_of_memory) throw Error(Exit::limit, what, reason_of(ENOMEM));
+    throw Error(what, fmt::format("{}, {}", error.what(), dnnl_status2str(error.status)));
   }
 }
 

@@ -31,7 +31,7 @@ int list(int directory, std::vector<std::string>& names) {
   const Listing listing(::fdopendir(fd));
   if (listing.get() == nullptr) {
     ::close(fd);
-    throw Error("fdopendir", "out of memory");
+    throw Error(Exit::limit, "fdopendir", reason_of(ENOMEM));
   }
   for (;;) {
     errno = 0;
@@ -78,8 +78,9 @@ std::vector<std::string> names_in(int directory) {
     std::error_code none;
     const auto path =
         std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", directory), none);
-    const Error failure(Exit::storage, "list the checkpoint directory " + printable(path.native()),
-                        std::generic_category().message(error));
+    const Error failure(code_of(error, Exit::storage),
+                        "list the checkpoint directory " + printable(path.native()),
+                        reason_of(error));
     if (error == ESTALE) throw StaleCheckpoint(failure);  // and so this descriptor stays
     if (!retries.wait(path, error, 0, nullptr)) throw failure;
   }

@@ -57,8 +57,10 @@ WriterConnection::WriterConnection(WriterProcess& process, const std::string& di
 void WriterConnection::open() {
   send_open(make_setup(false));
   const Message answer = await_answer();
-  if (answer.kind == Message::Kind::refused)
-    throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
+  if (answer.kind != Message::Kind::refused) return;
+  if (answer.text().ends_with(reason_of(EAGAIN)))  // no thread: main knows of which limit
+    throw std::system_error(EAGAIN, std::generic_category(), "checkpoint writer process");
+  throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
 }
 
 bool WriterConnection::send(const Message& message, std::span<const int> descriptors) {

@@ -140,6 +140,8 @@ class TrainerWatch {
   try {
     watch.start();
     serve_trainer(socket, [&](const LastSaveLimits& limits) { watch.prepare(limits); });
+  } catch (const std::exception& failure) {
+    ::_exit(static_cast<int>(lacks_thread(failure) ? Exit::limit : Exit::internal));
   } catch (...) {
     ::_exit(static_cast<int>(Exit::internal));
   }
@@ -194,15 +196,19 @@ SocketPair socket_pair() {
 
 pid_t fork_into(void (*be)(int, pid_t), const SocketPair& sockets, const char* what) {
   const pid_t trainer = ::getpid();
-  const pid_t child = check_errno(::fork(), what);
+  const pid_t child = ::fork();
+  if (child < 0) throw std::system_error(errno, std::generic_category(), what);
   if (child == 0) be(sockets.theirs.get(), trainer);
   return child;
 }
+
+constexpr const char* no_thread_left = "could not start a thread";
 
 std::string how_ended(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
                        ::strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) == static_cast<int>(Exit::limit)) return no_thread_left;
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
@@ -311,6 +317,8 @@ std::optional<std::string> WriterProcess::ended() {
 
 std::string WriterProcess::ending() {
   reap(1000);
+  if (ended() == no_thread_left)
+    throw std::system_error(EAGAIN, std::generic_category(), "checkpoint writer process");
   return ended().value_or("closed its connection");
 }
 

@@ -120,8 +120,8 @@ MappedMemory MappedMemory::create(const char* name, std::size_t bytes) {
   FileDescriptor memory(check_errno(::memfd_create(name, MFD_CLOEXEC), "memfd_create"));
   const auto size = static_cast<off_t>(bytes);
   if (uninterrupted([&] { return ::fallocate(memory.get(), 0, 0, size); }) != 0)
-    throw Error(Exit::storage, "shared memory for checkpoints",
-                std::to_string(bytes >> 20) + " MiB: " + std::generic_category().message(errno) +
+    throw Error(errno == EFBIG ? Exit::limit : Exit::storage, "shared memory for checkpoints",
+                std::to_string(bytes >> 20) + " MiB: " + reason_of(errno) +
                     "; two slots of the state's size are needed");
   return map(std::move(memory), Access::write);
 }

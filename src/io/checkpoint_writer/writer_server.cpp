@@ -101,10 +101,10 @@ class Helper {
       reply.with_text(failure.what());
       refusal_ = failure;
     } catch (const std::exception& failure) {  // no thread for the heartbeat, say
+      const Exit code = lacks_thread(failure) ? Exit::limit : Exit::storage;
       reply.kind = Message::Kind::refused;
-      reply.code = static_cast<std::int32_t>(Exit::storage);
-      refusal_.emplace(Exit::storage, "checkpoint directory " + request.message.text(),
-                       failure.what());
+      reply.code = static_cast<std::int32_t>(code);
+      refusal_.emplace(code, "checkpoint directory " + request.message.text(), failure.what());
       reply.with_text(refusal_->what());
     }
     send(reply, reply.kind == Message::Kind::opened);

@@ -41,9 +41,7 @@ void read_once(const std::string& path, std::vector<std::uint8_t>& bytes, WorkPr
 }  // namespace
 
 void check_open_files(int error, std::string_view call) {
-  if (error == EMFILE) throw Error(Exit::data, call, "Too many open files; raise `ulimit -n`");
-  if (error == ENFILE)
-    throw Error(Exit::data, call, "Too many open files on this host; raise its fs.file-max");
+  if (error == EMFILE || error == ENFILE) throw Error(Exit::limit, call, reason_of(error));
 }
 
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRetries& retries,

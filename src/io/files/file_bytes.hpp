@@ -10,7 +10,7 @@
 
 namespace ringtrain::io {
 
-/// Throws Error(Exit::data) where `error`, an errno, says that too many files are open: no damage
+/// Throws Error(Exit::limit) where `error`, an errno, says that too many files are open: no damage
 /// of a sample, and the next one would fail, too.
 void check_open_files(int error, std::string_view call);
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string because() { return std::generic_category().message(errno); }
+std::string because() { return reason_of(errno); }
 
 bool ends_inside_a_line(int file) {
   struct stat status {};
@@ -126,16 +126,21 @@ JsonLines::JsonLines(const std::string& path, Warn warn)
 
 void JsonLines::append(const std::string& record) {
   const std::string line = (torn_ ? "\n" : "") + record;
-  const ssize_t written = ::write(file_.get(), line.data(), line.size());
-  if (written == static_cast<ssize_t>(line.size())) {
+  std::size_t done = 0;
+  while (done < line.size()) {  // what stopped a call amid the line, the next one tells
+    const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
+    if (written <= 0) break;
+    done += static_cast<std::size_t>(written);
+  }
+  if (done == line.size()) {
     torn_ = false;
     if (deletion_.noticed())
       warn_(fmt::format(
           "--metrics {}: the file was deleted; training goes on, its records are lost", path_));
     return;
   }
-  const std::string reason = written < 0 ? because() : "no space for a whole line";
-  if (written > 0) torn_ = !take_back(file_.get(), written);
+  const std::string reason = because();
+  if (done > 0) torn_ = !take_back(file_.get(), static_cast<ssize_t>(done));
   if (!std::exchange(warned_, true))
     warn_(fmt::format("--metrics {}: {}; training goes on, records are missing", path_, reason));
 }

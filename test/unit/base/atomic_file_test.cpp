@@ -198,7 +198,7 @@ TEST_CASE("atomic file: where it cannot be written, what was there stays, and no
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, handler);
 
-  CHECK(reason == "File too large");
+  CHECK(reason == "File too large; `ulimit -f` is 97 KiB: raise it");
   CHECK(content(path) == "before");
   CHECK(files_in(folder.path()) == 1);
   CHECK(write_text(folder.path() / "no" / "a", "x") == "No such file or directory");

@@ -45,7 +45,8 @@ class WriterProcess {
   /// How the helper ended ("was killed by signal 9 (Killed)"), once its socket says so; nothing
   /// while the kernel does not know yet.
   std::optional<std::string> ended();
-  /// The same, but waits for the kernel, one second at most.
+  /// The same, but waits for the kernel, one second at most. Throws std::system_error with EAGAIN
+  /// where it could not start its threads.
   std::string ending();
   /// How the fork server ended; told once.
   std::optional<std::string> fork_server_ended();

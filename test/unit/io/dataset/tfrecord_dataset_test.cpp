@@ -515,9 +515,9 @@ TEST_CASE("data: a limit of open files is told, not taken for damage of the samp
       why = "the sample";
     } catch (const Error& failure) {
       why = failure.what();
-      CHECK(failure.code() == Exit::data);
+      CHECK(failure.code() == Exit::limit);
     }
-    CHECK_THAT(why, Contains("Too many open files; raise `ulimit -n`"));
+    CHECK_THAT(why, Contains("Too many open files; `ulimit -n` is 100: raise it"));
   }
   all.clear();
   CHECK(shards->read(29).pixels == gradient_image({8, 9}, 0).pixels);

@@ -1,4 +1,7 @@
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -205,4 +208,24 @@ TEST_CASE("metrics: a file that is deleted is told once, a moved one is not") {
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == "--metrics " + path.string() +
                            ": the file was deleted; training goes on, its records are lost");
+}
+
+TEST_CASE("metrics: a file that may not grow is told with its limit, and ends with a whole line") {
+  const TemporaryFile file;
+  std::vector<std::string> warnings;
+  JsonLines metrics(file.path(), [&](std::string_view text) { warnings.emplace_back(text); });
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{1024, before.rlim_max};
+
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  for (int i = 0; i < 10; ++i) metrics.write(written_step());
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Catch::Contains("File too large; `ulimit -f` is 1 KiB: raise it"));
+  CHECK(file.text().ends_with("}\n"));
+  CHECK(records_in(file).size() > 1);
 }

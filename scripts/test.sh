@@ -92,6 +92,7 @@ if [ $what = all ]; then
   grep -q '^RingtrainCuda_NVCC.*/nvcc$' build/release/CMakeCache.txt || cuda=(--no-cuda)
   rm -rf build/wheel-tested
   part scripts/wheel.sh "${cuda[@]}" build/wheel-tested
+  part test/fresh/run.sh -- scripts/wheel.sh --no-cuda
   part test/fresh/image.sh
   for suite in bookworm trixie; do part test/fresh/wheel.sh --suite $suite build/wheel-tested/ringtrain-*.whl; done
 fi

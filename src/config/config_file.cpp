@@ -52,6 +52,7 @@ class Reader {
     std::map<std::string, int> lines;  // of the keys so far
     int number = 0;
     for (std::string line; std::getline(text, line);) {
+      if (number == 0) line = without_mark(line);
       line = trimmed(without_comment(line));
       if (++number; line.empty() || line.front() == ';') continue;
       all.push_back(parse(line, number));
@@ -70,6 +71,13 @@ class Reader {
   [[noreturn]] void fail(int line, const std::string& key, std::string_view why) const {
     throw usage_error(fmt::format("configuration file {}, line {}, key '{}'", file_, line, key),
                       why);
+  }
+
+  // Editors on Windows begin a file with a byte order mark.
+  std::string without_mark(const std::string& line) const {
+    if (line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
+      throw usage_error("configuration file " + file_, "is in UTF-16; save it as UTF-8");
+    return line.starts_with("\xef\xbb\xbf") ? line.substr(3) : line;
   }
 
   FileLine parse(const std::string& line, int number) const {

@@ -48,6 +48,7 @@ class Parser {
   bool typed(const std::string& name) const;
   void exclude(const std::string& one, const std::string& other, std::string_view why) const;
   void need(const std::string& name, bool kept, std::string_view why) const;
+  void check_tildes() const;
   void check_contradictions() const;
   void check_compression() const;
   void check_tuning() const;
@@ -138,6 +139,20 @@ void Parser::exclude(const std::string& one, const std::string& other, std::stri
   if (!given(one) || !given(other)) return;
   throw usage_error(fmt::format("--{} with --{}", one, other),
                     std::string(why) + (given("config") ? " (see also the --config file)" : ""));
+}
+
+// Shells replace ~ only where a word begins: not in --data=~/x, images:~/x or a file.
+void Parser::check_tildes() const {
+  for (const OptionEntry& entry : table_) {
+    const std::string &kind = entry.argument, value = entry.value();
+    const bool is_path = kind.find("FILE") != kind.npos || kind.find("DIR") != kind.npos;
+    const bool is_spec = kind == "SPEC" || entry.name == "pack";
+    if (!is_path && !is_spec) continue;
+    const std::string path = is_spec ? value.substr(value.find(':') + 1) : value;
+    if (path == "~" || path.starts_with("~/"))
+      throw usage_error(fmt::format("--{} {}", entry.name, value),
+                        "the shell left ~ as it is; write $HOME, or the whole path");
+  }
 }
 
 void Parser::need(const std::string& name, bool kept, std::string_view why) const {
@@ -271,6 +286,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
   check_flags();
   app_.parse(argc, argv);
   check_extras();
+  check_tildes();
   need("json", false, "is how --version prints; add it");
   if (request_.man_page) return {.action = show_text, .text = man_page(table_, RINGTRAIN_VERSION)};
   if (request_.completion)

@@ -1,11 +1,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <thread>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/io/dataset/pack.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "ringtrain/train/run.hpp"
@@ -33,6 +36,30 @@ void run_pack(const config::Command& command) {
   io::pack(options);
 }
 
+void write_out(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0)
+    throw Error(Exit::storage, "write to standard output", reason_of(errno));
+}
+
+template <class Look>
+void note_failure(const Look& look) {
+  try {
+    look();
+  } catch (const Error& failure) {
+    write_stderr(fmt::format("train: {}; the plan is made without it\n", failure.what()));
+  }
+}
+
+// The plan needs neither, and may be made elsewhere than the run.
+void note_missing(const config::Options& o) {
+  io::DatasetOptions data;
+  data.cache_folder = cache_folder();
+  note_failure([&] { static_cast<void>(io::open_dataset(o.data, io::Split::training, data)); });
+  if (o.resume.from == config::Resume::From::file)
+    note_failure([&] { static_cast<void>(io::inspect(o.resume.file)); });
+}
+
 }  // namespace
 
 std::string model_table() {
@@ -52,19 +79,20 @@ std::string model_table() {
 void run_local(const config::Command& command) {
   switch (command.action) {
     case config::Command::Action::list_models:
-      fmt::print("{}", model_table());
+      write_out(model_table());
       return;
     case config::Command::Action::inspect:
-      fmt::print("{}", io::inspect(command.inspect));
+      write_out(io::inspect(command.inspect));
       return;
     case config::Command::Action::plan:
-      fmt::print("{}", plan_report(command.options));
+      note_missing(command.options);
+      write_out(plan_report(command.options));
       return;
     case config::Command::Action::pack:
       run_pack(command);
       return;
     default:
-      fmt::print("{}", command.text);
+      write_out(command.text);
   }
 }
 

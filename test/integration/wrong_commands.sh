@@ -141,6 +141,33 @@ kill $owner && wait
 expect 2 76 "not finite in step" --model mlp --data shapes --batch 8 --steps 50 --lr 1e6 --optimizer sgd --warmup-epochs 0 --lr-schedule constant
 # --- outputs
 expect 2 75 "text.h5/m.jsonl" --metrics text.h5/m.jsonl --data shapes --model mlp --steps 1
+expect 2 75 "--timeline /dev/stdout: what lies in /dev" --timeline /dev/stdout --data shapes --model mlp --steps 1
+expect 0 64 "--checkpoint-dir ~/runs: .*\\\$HOME" "--checkpoint-dir=~/runs"
+for option in --print-config --help --plan; do
+  "$train" --model mlp $option >/dev/full 2>full.log
+  got=$? log=full.log
+  check "$option into a full disk: exit code $got" test $got = 75
+  check "$option into a full disk is told" has "^train: write to standard output: No space left on device"
+done
+"$train" --plan --model mlp --data images:nowhere --resume nowhere.h5 >plan.log 2>&1 || wrong "a plan without its data ends with $?"
+log=plan.log
+check "a plan says that the data is missing" has "^train: read images in nowhere: .*; the plan is made without it"
+check "a plan says that the checkpoint is missing" has "^train: .*nowhere.h5.*; the plan is made without it"
+((bad)) && touch "$dir/bad"
+# --- limits of the process
+limited() { # NAME WANTED COMMAND...
+  local name=$1 wanted=$2
+  shift 2
+  "$@" >limit.log 2>&1 </dev/null
+  local got=$? log=limit.log
+  check "$name: exit code $got" test $got = 78
+  check "$name: told" has "^train: .*$wanted"
+  check "$name: the line for programs" has "^fault: kind=limit code=78"
+}
+with_limit() { (ulimit "$1" "$2"; exec "$train" --model mlp --data shapes --batch 8 --threads 4 --steps 20 --eval-every 0 "${@:3}"); }
+limited "open files" "Too many open files; .ulimit -n. is 10: raise it" with_limit -n 10 --checkpoint-dir few
+limited "memory" "ulimit -v. is 150000 KiB: raise it" with_limit -v 150000
+((bad)) && touch "$dir/bad"
 # --- the environment: ranks that were not started alike
 unequal() {
   local output got

@@ -252,16 +252,6 @@ double RunPlan::learning_rate_of_batch(double times) const {
   return *options.lr * (adam ? std::sqrt(times) : times);
 }
 
-std::vector<std::string> RunPlan::hints() const {
-  constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
-  if (options.eval_only || global_batch <= large || optimizer.kind == optim::OptimizerKind::lars)
-    return {};
-  return {fmt::format(
-      "hint: {} images a step; above {}, --optimizer lars with a rate of its own (--lr) trains "
-      "large networks better",
-      global_batch, large)};
-}
-
 io::LoaderOptions RunPlan::loader(io::Split split) const {
   io::LoaderOptions o;
   o.mode = split;

@@ -393,6 +393,37 @@ TEST_CASE("options: a configuration file gives values and the command line wins"
   CHECK_FALSE(o.baseline);
 }
 
+TEST_CASE("options: a byte order mark before a configuration file is read over, UTF-16 is told") {
+  const TemporaryFile marked(
+      "\xef\xbb\xbf"
+      "model = \"resnet50\"\nepochs = 90\n");
+  const TemporaryFile wide(
+      std::string("\xff\xfe"
+                  "e\0=\0",
+                  6));
+
+  CHECK(options("--config " + marked.path()).model == "resnet50");
+  CHECK_THAT(refusal("--config " + wide.path()), Contains("is in UTF-16; save it as UTF-8"));
+}
+
+TEST_CASE("options: a ~ that no shell has replaced is told, wherever a path is") {
+  const TemporaryFile file("checkpoint-dir = \"~/runs\"\n");
+
+  for (const std::string& words :
+       {std::string("--checkpoint-dir=~/runs"), std::string("--data images:~/data"),
+        std::string("--metrics=~/m"), std::string("--resume=~/a.h5"), "--config " + file.path()})
+    CHECK_THAT(refusal(words), Contains("write $HOME"));
+  CHECK(refusal("--checkpoint-dir ~runs --checkpoint-every 5") == "accepted");
+  CHECK(refusal("--checkpoint-dir a/~/runs") == "accepted");
+}
+
+TEST_CASE("options: what other trainers call the newest or the best checkpoint is told") {
+  for (const char* name : {"latest", "last", "newest"})
+    CHECK_THAT(refusal(std::string("--resume ") + name), Contains("say auto"));
+  CHECK_THAT(refusal("--resume best"), Contains("no checkpoint is kept as the best"));
+  CHECK(refusal("--resume ./latest") == "accepted");
+}
+
 TEST_CASE("options: a model file takes the place of a model of the zoo, also in written files") {
   CHECK(options("--model-file own.model").model.empty());
   CHECK(options("").model == "cifar10_cnn");

@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "support/catch.hpp"
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::train;
+using Catch::Contains;
 
 namespace {
 
@@ -137,6 +139,45 @@ TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is 
   REQUIRE(hints(8193, optim::OptimizerKind::momentum).size() == 1);
   CHECK(hints(8193, optim::OptimizerKind::momentum)[0].find("8193 images") != std::string::npos);
   CHECK(hints(8193, optim::OptimizerKind::lars).empty());
+}
+
+TEST_CASE("plan: a BatchNorm of one value a channel is told, on the rank with the fewest images") {
+  const auto hint = [](int batch, int ranks, bool together) {
+    model::GraphBuilder builder;
+    const auto image = builder.input(8, 8, 3, {});
+    const auto pooled = builder.global_pool(image);
+    builder.batch_norm("bn", pooled, {});
+    RunPlan plan = make_run_plan(options_for("mlp"), 1, 0, ranks);
+    plan.model.graph = std::move(builder).finish();
+    plan.options.sync_batchnorm = together;
+    plan.micro_batch = batch;
+    plan.take_shares(std::vector<int>(static_cast<std::size_t>(ranks), batch / ranks), 0);
+    std::string all;
+    for (const std::string& line : plan.hints()) all += line;
+    return all;
+  };
+
+  CHECK_THAT(hint(1, 1, false),
+             Contains("bn normalises one value a channel") && !Contains("--sync-batchnorm"));
+  CHECK_THAT(hint(2, 2, false),
+             Contains("bn normalises one value") && Contains("--sync-batchnorm"));
+  CHECK(hint(2, 1, false).empty());
+  CHECK(hint(2, 2, true).empty());
+}
+
+TEST_CASE("plan: a warm-up longer than half of the run is told") {
+  config::Options o = options_for("mlp");
+  o.warmup_epochs = 5;
+  const auto told = [&](int epochs) {
+    o.epochs = epochs;
+    const auto hints = make_run_plan(o, 1, 0, 1).hints();
+    return hints.size() == 1 && hints[0].find("--warmup-epochs") != std::string::npos;
+  };
+
+  CHECK(told(9));
+  CHECK_FALSE(told(10));
+  o.warmup_epochs = 0;
+  CHECK_FALSE(told(1));
 }
 
 TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {

@@ -1,0 +1,62 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ringtrain/model/graph.hpp"
+#include "train/plan/run_plan.hpp"
+
+namespace ringtrain::train {
+namespace {
+
+std::string large_batch_hint(const RunPlan& plan) {
+  constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
+  if (plan.global_batch <= large || plan.optimizer.kind == optim::OptimizerKind::lars) return "";
+  return fmt::format(
+      "hint: {} images a step; above {}, --optimizer lars with a rate of its own (--lr) trains "
+      "large networks better",
+      plan.global_batch, large);
+}
+
+// Its output is beta then, whatever the image.
+std::string single_value_hint(const RunPlan& plan) {
+  const bool together = plan.batch_norms_together();
+  const int images = together ? plan.micro_batch : std::ranges::min(plan.shares);
+  if (images > 1) return "";
+  for (const model::Node& node : plan.model.graph.nodes) {
+    if (!std::holds_alternative<model::BatchNorm>(node.operation)) continue;
+    const compute::Shape& shape = plan.model.graph.tensors[node.inputs.front()];
+    if (shape.height * shape.width == 1)
+      return fmt::format(
+          "hint: {} normalises one value a channel on a rank with one image, which leaves "
+          "nothing of it; give a larger batch{}",
+          node.name, plan.ranks > 1 && !together ? ", or --sync-batchnorm" : "");
+  }
+  return "";
+}
+
+std::string warmup_hint(const RunPlan& plan) {
+  const double run = plan.options.steps ? double(*plan.options.steps) * plan.global_batch /
+                                              double(plan.training->size())
+                                        : plan.epochs;
+  const double warmup = *plan.options.warmup_epochs;
+  if (warmup <= run / 2) return "";
+  return fmt::format(
+      "hint: the rate grows for {:.3g} epochs, more than half of this run of {:.3g}; "
+      "--warmup-epochs sets it",
+      warmup, run);
+}
+
+}  // namespace
+
+std::vector<std::string> RunPlan::hints() const {
+  if (options.eval_only) return {};
+  std::vector<std::string> all = {large_batch_hint(*this), single_value_hint(*this),
+                                  warmup_hint(*this)};
+  std::erase(all, "");
+  return all;
+}
+
+}  // namespace ringtrain::train

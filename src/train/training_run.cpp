@@ -286,7 +286,8 @@ int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, Sp
     evaluator.evaluate_at(end_);
   note_ending(end_);
   progress_.enter(metrics::Phase::checkpoint);
-  const auto failure = checkpoints.finish(end_, Deadline(options().final_save_timeout_s));
+  const auto failure =
+      checkpoints.finish(end_, Deadline(options().final_save_timeout_s), control_.stopping());
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
   progress_.enter(metrics::Phase::output);
   log_->finish(end_, checkpoints.counts(), session_, speed.expected());

@@ -32,6 +32,9 @@ class CheckpointWriter::Impl {
   void submit(const CheckpointMetadata& metadata);
   bool keep(const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy);
   void keep_nothing();
+  void hurry() {
+    if (!lost_ && !closed_ && any_busy()) writer_.hurry();
+  }
   std::vector<SaveEvent> poll();
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const { return last_failure_; }
@@ -200,6 +203,15 @@ void CheckpointWriter::Impl::take(const Message& message) {
     case Message::Kind::saved:
     case Message::Kind::failed:
       return finish(message);
+    case Message::Kind::gave_way:
+      slots_.at(message.slot).busy = false;
+      events_.push_back(
+          {.kind = SaveEvent::Kind::skipped,
+           .step = message.step,
+           .text = fmt::format("nothing saved at step {}: its save had not begun, and "
+                               "gave way to the last one",
+                               message.step)});
+      return;
     case Message::Kind::closed:
       closed_ = true;
       return;
@@ -386,6 +398,10 @@ bool CheckpointWriter::save_if_killed(
 
 void CheckpointWriter::keep_nothing() {
   if (const auto held = hold()) impl_->keep_nothing();
+}
+
+void CheckpointWriter::hurry() {
+  if (const auto held = hold()) impl_->hurry();
 }
 
 std::vector<SaveEvent> CheckpointWriter::poll() {

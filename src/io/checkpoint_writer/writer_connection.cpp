@@ -139,6 +139,8 @@ void WriterConnection::keep_nothing() {
   send({.kind = Message::Kind::keep_nothing});
 }
 
+void WriterConnection::hurry() { send({.kind = Message::Kind::hurry}); }
+
 void WriterConnection::close() { send({.kind = Message::Kind::close}); }
 
 std::optional<Message> WriterConnection::receive() try {

@@ -44,6 +44,8 @@ class WriterConnection {
   /// Hands over what is to be saved if the trainer ends. A writer that takes over gets it, too.
   void keep(const Message& request);
   void keep_nothing();
+  /// A writer that takes over does not hear of it.
+  void hurry();
   void close();
 
   /// What the writer says next; nothing where it has said all, or is gone.

@@ -30,12 +30,14 @@ struct Message {
     save,     ///< slot; bytes: of the metadata text in the slot
     keep,     ///< the same, to be saved only if the trainer ends without `close` or a later save
     keep_nothing,  ///< what was kept is dropped
+    hurry,         ///< each `save` before it that has not begun gives way
     close,
     // writer to trainer
     opened,     ///< descriptor: the directory; likewise of a note that it was opened anew
     refused,    ///< code, text: why open failed
     saved,      ///< slot, step, bytes, seconds; text: file name
     failed,     ///< slot, step, code, text
+    gave_way,   ///< slot, step
     note,       ///< text
     waiting,    ///< text: what `open`, or a save that opens anew, waits for; every ten seconds
     displaced,  ///< text: another run has the directory

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -39,10 +39,53 @@ std::uint64_t state_bytes(const StateLayout& layout) {
   return bytes;
 }
 
+/// What the trainer asks for, in its order, with a look at what comes behind.
+class Requests {
+ public:
+  explicit Requests(int socket) : socket_(socket) {}
+
+  /// Waits. Throws PeerGone once all was given that came before the trainer's end.
+  Received next() {
+    if (behind() == nullptr) return std::move(*receive_message(socket_, Wait::yes));
+    Received first = std::move(waiting_.front());
+    waiting_.pop_front();
+    return first;
+  }
+  /// The next one; null: none is there, or comes any more.
+  const Message* behind() {
+    hear();
+    return waiting_.empty() ? nullptr : &waiting_.front().message;
+  }
+  bool hold(Message::Kind kind) {
+    hear();
+    return std::ranges::any_of(waiting_, [&](const Received& r) { return r.message.kind == kind; });
+  }
+  bool trainer_gone() const { return gone_; }
+
+ private:
+  void hear() try {
+    while (!gone_) {
+      auto received = receive_message(socket_, Wait::no);
+      if (!received) return;
+      waiting_.push_back(std::move(*received));
+    }
+  } catch (const PeerGone&) {
+    gone_ = true;
+  }
+
+  const int socket_;
+  std::deque<Received> waiting_;
+  bool gone_ = false;
+};
+
 class Helper {
  public:
   Helper(int socket, const std::function<void(const LastSaveLimits&)>& prepare)
-      : socket_(socket), prepare_(prepare) {}
+      : socket_(socket), requests_(socket), prepare_(prepare) {}
+
+  [[noreturn]] void serve() {
+    for (;;) handle(requests_.next());
+  }
 
   void handle(Received request) {
     switch (request.message.kind) {
@@ -56,7 +99,11 @@ class Helper {
         if (directory_) directory_->protect(protected_);
         return;
       case Message::Kind::save:
+        if (requests_.hold(Message::Kind::hurry) && !requests_.trainer_gone())
+          return give_way(request.message);  // else there may be no later one
         return save(request.message);
+      case Message::Kind::hurry:
+        return;
       case Message::Kind::keep:
         kept_ = request.message;
         return;
@@ -203,6 +250,10 @@ class Helper {
     send_notes();
   }
 
+  void give_way(const Message& request) {
+    send({.kind = Message::Kind::gave_way, .slot = request.slot, .step = request.step});
+  }
+
   // That the handle is dead, some file systems tell in the middle of a save only.
   std::uint64_t save_also_if_lost(const Snapshot& snapshot) {
     try {
@@ -227,13 +278,9 @@ class Helper {
   }
 
   // The trainer has something else to do than to close, or is gone: neither waits for retention.
-  bool is_wanted() const {
-    Message next;
-    ssize_t got = 0;
-    do {
-      got = ::recv(socket_, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
-    } while (got < 0 && (errno == EINTR || errno == ECONNRESET));  // as in receive_message()
-    return got == 0 || (got > 0 && next.kind != Message::Kind::close);
+  bool is_wanted() {
+    const Message* const next = requests_.behind();
+    return next != nullptr ? next->kind != Message::Kind::close : requests_.trainer_gone();
   }
 
   Snapshot snapshot_in(const Message& request) const {
@@ -284,6 +331,7 @@ class Helper {
   }
 
   int socket_;
+  Requests requests_;
   const std::function<void(const LastSaveLimits&)>& prepare_;
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
@@ -303,7 +351,7 @@ class Helper {
 void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>& prepare) {
   Helper helper(socket, prepare);
   try {
-    for (;;) helper.handle(std::move(*receive_message(socket, Wait::yes)));
+    helper.serve();
   } catch (const PeerGone&) {
     helper.finish();
   }

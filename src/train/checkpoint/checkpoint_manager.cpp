@@ -173,11 +173,11 @@ bool CheckpointManager::settle(const Deadline& deadline) {
   return true;
 }
 
-std::optional<Error> CheckpointManager::finish(const Position& position,
-                                               const Deadline& deadline) try {
+std::optional<Error> CheckpointManager::finish(const Position& position, const Deadline& deadline,
+                                               bool hurry) try {
   said_ = false;
   if (!writer_.idle())
-    finish_or_throw(position, deadline);
+    finish_or_throw(position, deadline, hurry);
   else if (rank_0_says(false))
     state_.start({});
   return std::nullopt;
@@ -186,12 +186,14 @@ std::optional<Error> CheckpointManager::finish(const Position& position,
   return failure;
 }
 
-void CheckpointManager::finish_or_throw(const Position& position, const Deadline& deadline) {
+void CheckpointManager::finish_or_throw(const Position& position, const Deadline& deadline,
+                                        bool hurry) {
   if (std::exchange(requested_, false)) answering_.insert(position.step);
   const bool copied = settle(deadline);
   const std::string late = copied ? "" : give_up_copy();
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
+  if (hurry && copied && !under_way) writer_.hurry();
   const bool handed_over =
       save_last_or_close(position, deadline, copied && !under_way) || under_way;
   if (copied) state_.release();
@@ -268,6 +270,7 @@ void CheckpointManager::report_events(const std::vector<io::SaveEvent>& events) 
   for (const io::SaveEvent& event : events) {
     report_(event, last_stall_s_);
     if (event.not_finite && refused_.empty()) refused_ = event.text;
+    skipped_ += event.kind == io::SaveEvent::Kind::skipped;
     if (event.kind == io::SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
       tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
     if (event.kind != io::SaveEvent::Kind::saved) continue;

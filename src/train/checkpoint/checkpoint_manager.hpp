@@ -76,8 +76,10 @@ class CheckpointManager {
   /// was, by the deadline.
   bool settle(const Deadline& deadline);
   /// The save at the end of training: waits until it is durable. Returns why it is not, if so, by
-  /// the deadline. Collective where the ranks have shards.
-  std::optional<Error> finish(const Position& position, const Deadline& deadline);
+  /// the deadline. `hurry`: saves that have not begun give way to it. Collective where the ranks
+  /// have shards.
+  std::optional<Error> finish(const Position& position, const Deadline& deadline,
+                              bool hurry = false);
 
   /// Of the first save that was refused, as the state has a NaN or infinite value: what was told;
   /// empty, there is none. Such a state stays one: the job is to end.
@@ -108,7 +110,7 @@ class CheckpointManager {
   bool hand_over();
   bool save_last(const Position& position, const Deadline& deadline, bool wanted);
   bool save_last_or_close(const Position& position, const Deadline& deadline, bool wanted);
-  void finish_or_throw(const Position& position, const Deadline& deadline);
+  void finish_or_throw(const Position& position, const Deadline& deadline, bool hurry);
   std::string no_slot() const;
   /// `why`: empty is that of the copy or of the slots.
   void report_skipped(const Position& position, std::string why = {});

@@ -37,7 +37,7 @@ struct SaveEvent {
   enum class Kind {
     saved,     ///< `file` is durable
     failed,    ///< nothing was published; training can go on
-    skipped,   ///< no slot was free: nothing was saved of this step
+    skipped,   ///< no slot was free, or it gave way: nothing was saved of this step
     slow,      ///< still not durable after WriterOptions::slow_after
     note,      ///< worth a log line
     replaced,  ///< the helper process died, and another one took over
@@ -98,6 +98,8 @@ class CheckpointWriter {
   /// nothing; once it is filled, submit_save() hands it over.
   SnapshotBuffers begin_save();
   void submit_save(const CheckpointMetadata& metadata);
+  /// Saves that were handed over and have not begun give way to the last one: they are skipped.
+  void hurry();
   /// For the last save: waits up to `timeout` for a free slot.
   bool save(const CheckpointMetadata& metadata, const std::function<void(SnapshotBuffers)>& copy,
             std::chrono::duration<double> timeout);

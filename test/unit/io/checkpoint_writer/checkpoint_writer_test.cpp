@@ -76,6 +76,27 @@ TEST_CASE("Checkpoint writer: with both slots taken a save is skipped") {
   CHECK_FALSE(writer.failure());
 }
 
+TEST_CASE("Checkpoint writer: saves that have not begun give way to the last one") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  ::kill(process.pid(), SIGSTOP);
+  CHECK(writer.try_save(State(1).metadata, state.copier()));
+  CHECK(writer.try_save(State(2).metadata, state.copier()));
+
+  writer.hurry();
+  ::kill(process.pid(), SIGCONT);
+  CHECK(writer.save(State(4).metadata, state.copier(), 10s));
+  const auto events = writer.close(10s);
+
+  CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000004.h5"});
+  CHECK(std::ranges::count(events, SaveEvent::Kind::skipped, &SaveEvent::kind) == 2);
+  CHECK(writer.saved() == 1);
+  CHECK(writer.failed() == 0);
+  CHECK_FALSE(writer.failure());
+}
+
 // A sanitizer's pages would be counted, too.
 TEST_CASE("Checkpoint writer: no save, not even the first, pays page faults", "[unsanitized]") {
   const TemporaryDirectory directory;

@@ -1,7 +1,7 @@
 """What must hold whatever happens. Each check returns sentences, one for each thing that is wrong."""
 import re
 
-from kinds import INT, KINDS, LOCKED, RANK_LOST, STORAGE, STUCK, TERM
+from kinds import HUP, INT, KINDS, LOCKED, RANK_LOST, STORAGE, STUCK, TERM
 from plan import SAVE_EVERY, STEPS
 from setting import KEEP, samples_of
 
@@ -164,7 +164,7 @@ def announced(trial, job, code):
     if code == 0 and not (trial.directory / f"step-{STEPS:010}.h5").exists():
         wrong.append(f"ended with 0, and step {STEPS} is not saved")
     for step in re.findall("the run ends after step ([0-9]+)", job.log()):
-        if job.mpirun.poll() in (TERM, INT) and not (trial.directory / f"step-{int(step):010}.h5").exists():
+        if job.mpirun.poll() in (TERM, INT, HUP) and not (trial.directory / f"step-{int(step):010}.h5").exists():
             wrong.append(f"ended after step {step}, which is not saved")
     for record in job.records("checkpoint")[-KEEP:]:  # the last saves of ranks that were killed are not announced
         newer = [file for file in trial.directory.glob("step-*.h5") if file.name > record["file"]]

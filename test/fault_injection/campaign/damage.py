@@ -113,9 +113,18 @@ def other_options(setting, options, fault):
     return command
 
 
+def elsewhere(options):
+    """A directory of checkpoints beside the training's."""
+    return pathlib.Path(options[options.index("--checkpoint-dir") + 1]).parent / "elsewhere"
+
+
 def unreadable_samples(setting, options, fault):
-    elsewhere = pathlib.Path(options[options.index("--checkpoint-dir") + 1]).parent / "elsewhere"
-    return setting.command(*setting.options(elsewhere, setting.broken_data))
+    return setting.command(*setting.options(elsewhere(options), setting.broken_data))
+
+
+def infinite_statistics(setting, options, fault):
+    """Loss and gradients are finite for long."""
+    return setting.command(*setting.options(elsewhere(options)), "--data", "shapes", "--batch", "64", "--lr", "1000000", "--steps", "1500")
 
 
 def second_training(setting, options, fault):
@@ -131,6 +140,7 @@ def impatient(setting, options, fault):
 ODD_RUNS = {
     "second training": second_training,
     "other options on a rank": other_options,
+    "infinite statistics": infinite_statistics,
     "unreadable samples": unreadable_samples,
     "silent disk at the start": impatient,
 }

@@ -2,8 +2,8 @@
 its goals, and three more for an mpirun on a busy machine to end."""
 from dataclasses import dataclass
 
-INCOMPATIBLE, RESUME_IMPOSSIBLE, RANK_LOST, STUCK, LOCKED, STORAGE = 65, 66, 71, 72, 73, 75
-TERM, INT = 128 + 15, 128 + 2
+INCOMPATIBLE, RESUME_IMPOSSIBLE, RANK_LOST, STUCK, LOCKED, DATA, STORAGE, NOT_FINITE = 65, 66, 71, 72, 73, 74, 75, 76
+TERM, INT, HUP = 128 + 15, 128 + 2, 128 + 1
 
 DEAD = r"rank {rank} (on \S+ )?has ended without a word|noticed that process rank {rank} "
 FROZEN = r"rank {rank} (on \S+ )?has not been heard for \d\d+ s: its process is frozen by its control group"
@@ -17,7 +17,9 @@ LOST_HOST = SILENT + "|[OP]RTE has lost communication with a remote daemon|" + D
 ENDED_BY_MPIRUN = (RANK_LOST, 205)  # 205: it lost a host before the watchdog's ten seconds were over
 REPLACED = "writer_replaced: the checkpoint writer process was killed by signal %d .*another one took over"
 SILENT_DISK = r"(?s)the job cannot go on: rank \d on \S+ has been at \S+ \S*/checkpoints\S* for \d+ s without progress.*fault: kind=stuck code=72"
+INFINITE = r"statistics/\S+"
 NOT_DURABLE = "final checkpoint: .*not durable in time"
+STOPPED_WRITER = NOT_DURABLE + r".*stopped \(state"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Kind:
     loses_no_step: bool = False  # each finished one is durable
     at_once: bool = False  # the job notices by itself within a few steps
     chain: bool = False  # several faults in a run that starts again after each
+    trains: bool = False  # a run of its own, between runs: none need come before it
 
 
 def rank_ends(weight, code):
@@ -72,6 +75,7 @@ KINDS = {
     "strangers at the ports": Kind(2, lasts=True),
     "starved ranks": Kind(1, lasts=True),
     "lost connection": Kind(4, says=r"rank \d on \S+ lost its connection to rank 0 and has made it again", by_chance=True, lasts=True),
+    "renamed directory": Kind(2, says=r"folder_moved: .*/renamed"),
     # ends of processes
     "kill of a rank": rank_ends(8, 137),
     "kill of rank 0": rank_ends(6, 137),
@@ -86,11 +90,12 @@ KINDS = {
     "kill of writer and fork server": Kind(3, (STORAGE,), "(?s)checkpoint writer process was killed by signal 9.*fault: kind=writer code=75", 16, ends=True, at_once=True),
     "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 18, ends=True, blames=True),
     "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 18, ends=True, blames=True),
-    "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),
+    "stop of the writer": Kind(2, (STORAGE,), STOPPED_WRITER, by_chance=True),
     "frozen rank": Kind(2, (RANK_LOST,), FROZEN, 18, ends=True, blames=True),
     "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 33, ends=True, blames=True, needs_strace=True),
     "TERM to a rank": signal_ends(4, 15, (TERM,), 16),
     "INT to a rank": signal_ends(3, 2, (INT,), 16),
+    "HUP to a rank": signal_ends(2, 1, (HUP,), 16),
     # mpirun hands it on and kills the ranks a second later, so they may not get to say it; what they finished is saved all the same
     # mpirun 4.1 itself may crash: -11
     "TERM to mpirun": Kind(3, (TERM, 1, -11), SAVED_AND_ENDED % 15, 16, ends=True, by_chance=True, loses_no_step=True),
@@ -120,12 +125,14 @@ KINDS = {
     "planted hostile file": Kind(2, says=NOT_USED, between=True),
     "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),
     # a run under scripts/supervise, which starts it again after each of several faults
-    "chain of restarts": Kind(3, between=True, chain=True),
+    "chain of restarts": Kind(3, between=True, chain=True, trains=True),
     # runs that are started wrongly
     "silent disk at the start": Kind(2, (STUCK,), SILENT_DISK, between=True, disk=True),
     "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),
     "second training": Kind(3, (INCOMPATIBLE,), "has checkpoints of lineage .* this training is of lineage", between=True),
-    "unreadable samples": Kind(2, (74,), "are unreadable, more than 0.1 %", between=True),
+    "infinite statistics": Kind(2, (NOT_FINITE,), INFINITE, between=True),
+    "vanished checkpoints": Kind(3, (DATA,), "no checkpoint is seen", between=True, trains=True),
+    "unreadable samples": Kind(2, (DATA,), "are unreadable, more than 0.1 %", between=True),
     # of the network, between hosts; mpirun may be the first to notice
     "healing link": Kind(4, network=True),
     "cut link of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 18, ends=True, network=True),

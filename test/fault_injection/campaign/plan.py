@@ -42,7 +42,7 @@ def plan_of(seed, trial, ranks, kinds):
     dice = random.Random(f"{seed}/{trial}")
     names = dice.choices(kinds, [KINDS[name].weight for name in kinds], k=dice.choice((1, 1, 2, 2, 3)))
     names = [name for name in names if KINDS[name].chain][:1] or names
-    if KINDS[names[0]].between and not KINDS[names[0]].chain:
+    if KINDS[names[0]].between and not KINDS[names[0]].trains:
         names.insert(0, dice.choice(INTERRUPTIONS))
     steps = sorted(dice.randrange(STEPS // 20, STEPS * 3 // 4) for _ in names)
 

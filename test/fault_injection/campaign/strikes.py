@@ -16,6 +16,7 @@ from plan import STEPS
 
 SAVE_CALLS = ("fallocate", "io_submit", "io_getevents", "fsync", "renameat2", "unlinkat")
 FOREVER_US = 1_000_000_000
+LOOKED_AT_S = 5  # so often, where the directory is
 
 
 class TooLate(Exception):
@@ -167,6 +168,24 @@ def all_stopped(scene):
 def pause_all(scene, fault):
     with all_stopped(scene):
         time.sleep((2, 5, 12)[fault.number % 3])
+
+
+def rename_directory(scene, fault):
+    """For longer than from one look at its path to the next; no rank trains meanwhile."""
+    if scene.disk or scene.job.writer() is None:
+        raise TooLate()
+    elsewhere, ranks = scene.directory.with_name("renamed"), scene.job.ranks().values()
+    for pid in ranks:
+        kill(pid, signal.SIGSTOP)
+    try:
+        if scene.job.done_step() > STEPS - 10:
+            raise TooLate()
+        scene.directory.rename(elsewhere)
+        time.sleep(LOOKED_AT_S + 2)
+        elsewhere.rename(scene.directory)
+    finally:
+        for pid in ranks:
+            kill(pid, signal.SIGCONT)
 
 
 def start_second_job(scene, fault):
@@ -381,6 +400,7 @@ STRIKES = {
     "another writer's temporaries": lock_temporaries,
     "strangers at the ports": knock,
     "starved ranks": starve,
+    "renamed directory": rename_directory,
     "directory taken over": take_over,
     "kill of a rank": send(signal.SIGKILL, rank),
     "kill of rank 0": send(signal.SIGKILL, rank),
@@ -398,6 +418,7 @@ STRIKES = {
     "stuck rank": hold,
     "TERM to a rank": send(signal.SIGTERM, rank),
     "INT to a rank": send(signal.SIGINT, rank),
+    "HUP to a rank": send(signal.SIGHUP, rank),
     "TERM to mpirun": send(signal.SIGTERM, mpirun),
     "ENOSPC in a save": in_calls(("fallocate", "fsync"), "error=ENOSPC"),
     "EIO in a save": in_calls(("fsync",), "error=EIO"),

@@ -16,6 +16,7 @@ from job import Job
 from kinds import KINDS, RESUME_IMPOSSIBLE
 from out_of_touch import OUT_OF_TOUCH_STRIKES
 from plan import STEPS
+from setting import samples_of
 from strikes import STRIKES, Scene, TooLate
 
 RUN_S = 120  # of a run that nobody disturbs, on a busy machine
@@ -101,6 +102,8 @@ class Trial:
             try:
                 if KINDS[fault.kind].chain:
                     self.run_chain(fault, strike)
+                elif fault.kind == "vanished checkpoints":
+                    self.run_while_they_vanish(fault, strike)
                 elif fault.kind in ODD_RUNS:
                     self.run_oddly(fault, strike)
                 else:
@@ -166,6 +169,27 @@ class Trial:
             self.wrong(*checks.after_chain(self, job, strike.code, struck))
         if not struck:
             raise TooLate()
+
+    def run_while_they_vanish(self, fault, strike):
+        """As where a file system is unmounted; then a rank dies, and who starts the job again finds an empty directory."""
+        if self.disk:
+            raise TooLate()
+        kept = self.directory.with_name("vanished")
+        with self.start([SUPERVISE, *self.setting.command(*self.options(), "--restarts", "3")]) as job:
+            if not job.saves(1) or job.done_step() > STEPS * 3 // 4:
+                raise TooLate()
+            self.directory.rename(kept)
+            self.directory.mkdir()
+            STRIKES["kill of a rank"](Scene(job, self), fault)
+            strike.code, _ = job.ends(RUN_S)
+            kind = KINDS[fault.kind]
+            if strike.code not in kind.codes or not re.search(kind.says, job.log()):
+                self.wrong(f"run {job.number}: ended with {strike.code}, not {kind.codes[0]}, or does not say: {kind.says}")
+            self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job, 10)))
+            if samples := samples_of(job.base):
+                self.trained.append(samples)
+        shutil.rmtree(self.directory)
+        kept.rename(self.directory)
 
     # Runs.
 

@@ -109,6 +109,18 @@ bool is_no_disk(const fs::path& path) {
          (text.starts_with("/dev/") && !text.starts_with("/dev/shm/"));
 }
 
+// What the kernel refuses to follow, too (fs.protected_symlinks): another user's link in a folder
+// where everybody may put one.
+bool is_strange_link(const fs::path& link) {
+  struct stat of_link {
+  }, of_folder{};
+  if (::lstat(link.c_str(), &of_link) != 0 || ::stat(link.parent_path().c_str(), &of_folder) != 0)
+    return true;
+  constexpr mode_t for_all = S_ISVTX | S_IWOTH;
+  return (of_folder.st_mode & for_all) == for_all && of_link.st_uid != ::geteuid() &&
+         of_link.st_uid != of_folder.st_uid;
+}
+
 struct Target {
   fs::path path;
   std::string refusal = {};  // empty: none
@@ -125,6 +137,8 @@ Target target_of(fs::path path) {
     if (is_no_disk(path))
       return {path, "what lies in /dev, /proc or /sys is not replaced by a file"};
     if (!fs::is_symlink(path, failure)) return {path};
+    if (is_strange_link(path))
+      return {path, "another user's link in a folder of all is not followed"};
     path = path.parent_path() / fs::read_symlink(path, failure);
   }
   return {path, reason_of(failure ? failure.value() : ELOOP)};

@@ -122,6 +122,7 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7
 void FaultContext::resume_from(std::string path) {
   const std::lock_guard lock(mutex_);
   resume_ = std::move(path);
+  checked_ = false;
 }
 
 // A thread that was stopped may hold the lock for ever.
@@ -132,7 +133,8 @@ std::string FaultContext::resume() const {
 
 void FaultContext::check_resume() noexcept try {
   const std::string path = resume();
-  if (path.empty() || !is_known_gone(path, std::chrono::seconds(1))) return;
+  if (path.empty() || checked_.exchange(true) || !is_known_gone(path, std::chrono::seconds(1)))
+    return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock && resume_ == path) resume_.clear();
 } catch (const std::exception&) {  // no memory: it stays

@@ -67,7 +67,7 @@ extern "C" void remember(int signal) {
 extern "C" void want_save(int) { save_wanted = 1; }
 extern "C" void end_before_first_step(int) {
   if (received == 0 || first_step_s == 0) return;
-  write_stderr(
+  offer_stderr(  // who reads it may stand still
       "train: the first step is not done some seconds after the signal to stop: this process "
       "ends, with nothing to save\n");
   ::_exit(128 + received);
@@ -176,7 +176,8 @@ bool StopSignals::take_save() {
 StepRequest agreed_request(double stops, double signalled, double signals) {
   if (stops == 0) return {false, signalled > 0 ? SIGUSR1 : 0};
   if (signalled == 0 || signals == SIGUSR1 * signalled) return {true, 0};
-  for (const int signal : {SIGFPE, SIGINT, SIGHUP, SIGXCPU})
+  if (signals >= save_refused) return {true, save_refused};
+  for (const int signal : {SIGINT, SIGHUP, SIGXCPU})
     if (signals == signal * signalled) return {true, signal};
   return {true, SIGTERM};
 }

@@ -1,6 +1,6 @@
 #include "ringtrain/host/threads.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <immintrin.h>
 #include <omp.h>
 #include <sched.h>
@@ -17,6 +17,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <tuple>
@@ -163,9 +164,16 @@ const Launcher* find_local_rank(CpuAffinity& place) {
   return nullptr;
 }
 
+// Its value: the cpus that this process had before it bound itself and started again.
+constexpr const char* started_again = "RINGTRAIN_STARTED_AGAIN";
+
 // OMP_PROC_BIND ties this thread to one cpu before main() begins; the places still have them all.
 std::vector<int> mask_before_openmp() {
-  std::vector<int> ids = affinity(0);
+  std::vector<int> ids;
+  std::istringstream first(variable(started_again).value_or(""));
+  for (int id = 0; first >> id;) ids.push_back(id);
+  if (!ids.empty()) return ids;
+  ids = affinity(0);
   for (int place = 0; place < ::omp_get_num_places(); ++place) {
     std::vector<int> more(static_cast<std::size_t>(::omp_get_place_num_procs(place)));
     ::omp_get_place_proc_ids(place, more.data());
@@ -252,7 +260,6 @@ CpuAffinity detect_affinity(std::optional<int> requested) {
 
 namespace {
 
-constexpr const char* started_again = "RINGTRAIN_STARTED_AGAIN";
 // Iterations an idle thread spins before it sleeps, some 20 microseconds. Measured with loops of 70
 // on two cores, loops/s: alone on the host 13,500 as with endless spinning (sleeping at once:
 // 9,000); beside other load 3,000, where endless spinning falls to 80 and sleeping at once keeps
@@ -300,6 +307,7 @@ void apply_threads(const ThreadPlan& plan) {
   flush_denormals();
   ::omp_set_dynamic(0);
   ::omp_set_max_active_levels(1);
+  const std::vector<int> mask = mask_before_openmp();
   const bool moved = bind_to(plan.cpus);
   ::omp_set_num_threads(plan.threads);
   const bool again = std::getenv(started_again) != nullptr;
@@ -307,7 +315,7 @@ void apply_threads(const ThreadPlan& plan) {
   ::unsetenv(started_again);  // what this process starts is not this program
   if (again || plan.threads == 1 || (!moved && follows_policy(plan.active_wait))) return;
   request_policy(plan.active_wait);
-  ::setenv(started_again, "1", 1);
+  ::setenv(started_again, fmt::format("{}", fmt::join(mask, " ")).c_str(), 1);
   start_again();
   ::unsetenv(started_again);  // no second start: slower, not wrong
 }

@@ -47,7 +47,7 @@ void note_failure(const Look& look) {
   try {
     look();
   } catch (const Error& failure) {
-    write_stderr(fmt::format("train: {}; the plan is made without it\n", failure.what()));
+    write_stderr(fmt::format("train: {}; the plan was made without it\n", failure.what()));
   }
 }
 
@@ -57,7 +57,7 @@ void note_missing(const config::Options& o) {
   data.cache_folder = cache_folder();
   note_failure([&] { static_cast<void>(io::open_dataset(o.data, io::Split::training, data)); });
   if (o.resume.from == config::Resume::From::file)
-    note_failure([&] { static_cast<void>(io::inspect(o.resume.file)); });
+    note_failure([&] { static_cast<void>(io::CheckpointFile::open(o.resume.file)); });
 }
 
 }  // namespace
@@ -85,8 +85,8 @@ void run_local(const config::Command& command) {
       write_out(io::inspect(command.inspect));
       return;
     case config::Command::Action::plan:
-      note_missing(command.options);
       write_out(plan_report(command.options));
+      note_missing(command.options);  // which may take a while
       return;
     case config::Command::Action::pack:
       run_pack(command);

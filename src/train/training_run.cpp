@@ -67,9 +67,12 @@ void TrainingRun::prepare(io::WriterProcess& writer) {
   start_ =
       load_state(plan_, engine_, session_, progress_, output_, checkpoint_writer_, config_, plans_);
   std::error_code failure;
-  folder_ = std::filesystem::absolute(options().checkpoint_dir, failure).string();
-  if (std::filesystem::absolute(start_.resumed_from, failure).parent_path() == folder_)
-    newest_ = start_.resumed_from.filename().string();
+  const auto file =
+      std::filesystem::path(options().checkpoint_dir) / start_.resumed_from.filename();
+  folder_ = std::filesystem::absolute(file, failure).lexically_normal().parent_path().string();
+  if (!start_.resumed_from.empty() &&
+      std::filesystem::equivalent(file, start_.resumed_from, failure))
+    newest_ = file.filename().string();
   if (options().eval_only && !start_.loaded)
     session_.fail_together(
         "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
@@ -223,7 +226,8 @@ int TrainingRun::train() {
     // thread may be stuck in a read.
     keep_timeline();
     const auto* const error = dynamic_cast<const Error*>(&failure);
-    if (error != nullptr && error->code() == Exit::data) keep_last_step(checkpoints);
+    if (error != nullptr && (error->code() == Exit::data || error->code() == Exit::limit))
+      keep_last_step(checkpoints);
     session_.abort(failure);
   }
 }

@@ -151,8 +151,8 @@ for option in --print-config --help --plan; do
 done
 "$train" --plan --model mlp --data images:nowhere --resume nowhere.h5 >plan.log 2>&1 || wrong "a plan without its data ends with $?"
 log=plan.log
-check "a plan says that the data is missing" has "^train: read images in nowhere: .*; the plan is made without it"
-check "a plan says that the checkpoint is missing" has "^train: .*nowhere.h5.*; the plan is made without it"
+check "a plan says that the data is missing" has "^train: read images in nowhere: .*; the plan was made without it"
+check "a plan says that the checkpoint is missing" has "^train: .*nowhere.h5.*; the plan was made without it"
 ((bad)) && touch "$dir/bad"
 # --- limits of the process
 limited() { # NAME WANTED COMMAND...

@@ -97,14 +97,15 @@ class FaultContext {
   void resume_from(std::string path);
   /// Empty, too, while another thread sets it.
   std::string resume() const;
-  /// Forgets it where it is not there any more. Waits for a second at most; where the file system
-  /// does not answer, it stays.
+  /// Forgets it where it is not there any more. Waits for a second at most, and once for each;
+  /// where the file system does not answer, it stays.
   void check_resume() noexcept;
 
  private:
   std::atomic<std::uint64_t> step_{0};
   mutable std::mutex mutex_;
   std::string resume_;
+  std::atomic<bool> checked_{false};
 };
 
 /// " key=value"; the value in double quotes where that is needed to find its end.

@@ -7,11 +7,14 @@
 
 namespace ringtrain::host {
 
+/// In a signal's place: the state is not finite and may not be saved. No sum of signals comes to
+/// it.
+inline constexpr int save_refused = 1 << 20;
+
 /// What a rank, or all of them, want after the step under way.
 struct StepRequest {
   bool stop = false;
-  int signal = 0;     ///< that made it ask; SIGUSR1 without `stop`: save and go on; SIGFPE, which
-                      ///< nobody sends: the state is not finite and may not be saved
+  int signal = 0;     ///< that made it ask; SIGUSR1 without `stop`: save and go on; save_refused
   bool save = false;  ///< rank 0: that all ranks save their shards of the state
   bool measure_links = false;  ///< rank 0: that the hosts time the links of our ring
   bool unreadable = false;     ///< that all ranks hear of samples that this one could not read

@@ -292,7 +292,8 @@ int choose_gpu(const MpiSession& session, bool same_bits,
 
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclApi> calls) {
-  if (sums.beside_others) ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  // Also where the user has set it: two communicators without an order may wait for each other.
+  if (sums.beside_others) ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
   const NcclRank me{session.rank(), session.size(), session.host(), sums.device, sums.deadline_s};
   const auto make = [&](const GpuSums& how, const std::string& why_not_captured) {
     const NcclId id = agree_on_id(*calls, session);

@@ -8,7 +8,6 @@
 namespace ringtrain::io {
 namespace {
 
-constexpr std::size_t messages_kept = 10;
 // Tried in place of an unreadable sample; more in a row are no accident.
 constexpr std::uint64_t neighbours = 1000;
 
@@ -19,10 +18,8 @@ std::span<std::uint8_t> image_at(Batch& batch, int place) {
 
 void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
           BatchReport& report) {
-  const bool tell = report.unreadable.size() < messages_kept;
-  report.unreadable.push_back({sample, tell ? fmt::format("unreadable sample {}, {}: {}", sample,
-                                                          consequence, failure.what())
-                                            : ""});
+  report.unreadable.push_back(
+      {sample, fmt::format("unreadable sample {}, {}: {}", sample, consequence, failure.what())});
 }
 
 }  // namespace
@@ -75,7 +72,7 @@ void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
   }
   throw Error(Exit::data, "train on " + dataset_.description(),
               fmt::format("samples {} and all that were tried in its place cannot be read; {}",
-                          sample, report.unreadable.front().message));
+                          sample, report.unreadable.back().message));
 }
 
 void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batch,

@@ -24,9 +24,11 @@ namespace {
 // Where the folder of --checkpoint-dir is now that has the checkpoint `resume`; empty: there.
 std::string moved_to(const config::Options& options, const std::string& resume) {
   std::error_code failure;
-  const std::filesystem::path folder = std::filesystem::path(resume).parent_path();
-  return folder == std::filesystem::absolute(options.checkpoint_dir, failure) ? ""
-                                                                              : folder.string();
+  const std::filesystem::path file(resume), folder = file.parent_path();
+  const auto named = std::filesystem::path(options.checkpoint_dir) / file.filename();
+  return folder == std::filesystem::absolute(named, failure).lexically_normal().parent_path()
+             ? ""
+             : folder.string();
 }
 
 std::string checkpoint(const config::Options& options, std::uint64_t saved_step,

@@ -18,6 +18,7 @@ namespace {
 
 // Of a process or a thread. One that has no such file has ended.
 struct Stat {
+  bool known = true;
   char state = 'X';
   unsigned flags = 0;
   std::uint64_t started = 0;
@@ -30,9 +31,11 @@ struct Stat {
 
 // "id (name) state ...": the name may hold anything, so look for the last parenthesis.
 Stat stat_in(const std::string& folder) {
+  errno = 0;
   std::ifstream file(folder + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
   Stat stat;
+  stat.known = file.is_open() || errno == ENOENT || errno == ESRCH;  // else descriptors may lack
+  const std::string text(std::istreambuf_iterator<char>(file), {});
   const std::size_t close = text.rfind(") ");
   if (close == text.npos) return stat;
   std::istringstream words(text.substr(close + 2));
@@ -53,18 +56,21 @@ ProcessState state_of(pid_t process) {
   const std::string tasks = folder_of(process) + "/task";
   const UniqueHandle<DIR*, ::closedir> threads(::opendir(tasks.c_str()));
   if (threads.get() == nullptr) return errno == ENOENT ? ProcessState::gone : ProcessState::unknown;
-  // Before its threads: a frozen one seems to wait, for a disk or something else.
-  if (host::is_frozen(process)) return ProcessState::frozen;
   int alive = 0, stopped = 0;
+  bool runs = false;
   while (const dirent* entry = ::readdir(threads.get())) {
     if (entry->d_name[0] == '.') continue;
     const Stat thread = stat_in(tasks + "/" + entry->d_name);
+    if (!thread.known) return ProcessState::unknown;
     if (thread.ended()) continue;
-    if (thread.state == 'R' || thread.state == 'D') return ProcessState::runs;
     ++alive;
+    runs |= thread.state == 'R' || thread.state == 'D';
     stopped += thread.state == 'T' || thread.state == 't';
   }
   if (alive == 0) return ProcessState::gone;
+  // A frozen one seems to wait, for a disk or something else.
+  if (host::is_frozen(process)) return ProcessState::frozen;
+  if (runs) return ProcessState::runs;
   return stopped == alive ? ProcessState::stopped : ProcessState::waits;
 }
 

@@ -271,7 +271,9 @@ void CheckpointManager::report_events(const std::vector<io::SaveEvent>& events) 
     report_(event, last_stall_s_);
     if (event.not_finite && refused_.empty()) refused_ = event.text;
     skipped_ += event.kind == io::SaveEvent::Kind::skipped;
-    if (event.kind == io::SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
+    const bool unsaved =
+        event.kind == io::SaveEvent::Kind::failed || event.kind == io::SaveEvent::Kind::skipped;
+    if (unsaved && answering_.erase(event.step) > 0)
       tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
     if (event.kind != io::SaveEvent::Kind::saved) continue;
     longest_save_s_ =

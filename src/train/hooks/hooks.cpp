@@ -53,7 +53,7 @@ void LogHook::evaluated(const Position& position, const Evaluation& result) {
 void NonFiniteGuard::step_done(const StepReport& report) {
   const StepOutcome& outcome = report.outcome;
   const std::uint64_t step = report.position.step;
-  if (outcome.signal == SIGFPE)  // rank 0 alone knows of the save, and speaks
+  if (outcome.signal == host::save_refused)  // rank 0 alone knows of the save, and speaks
     end(fmt::format("the training state of step {} may not be saved: {}", step,
                     checkpoints_.refused()));
   if (outcome.skipped && !outcome.not_finite)
@@ -70,9 +70,9 @@ void NonFiniteGuard::step_done(const StepReport& report) {
 
 void NonFiniteGuard::end(const std::string& text) const {
   before_end_();
-  session_.fail_together(text +
-                             "; a lower --lr or a longer --warmup-epochs may help, "
-                             "--on-nan skip leaves such steps out",
+  const bool skips = plan_.options.on_nan == config::OnNan::skip;
+  session_.fail_together(text + "; a lower --lr or a longer --warmup-epochs may help" +
+                             (skips ? "" : ", --on-nan skip leaves such steps out"),
                          Exit::not_finite);
 }
 
@@ -92,7 +92,7 @@ void CheckpointHook::before_step(const Position& position, host::StepRequest& re
   request.save = checkpoints_.wants({position.step + 1});
   if (checkpoints_.refused().empty()) return;
   request.stop = true;
-  request.signal = SIGFPE;
+  request.signal = host::save_refused;
 }
 
 void CheckpointHook::step_done(const StepReport& report) {

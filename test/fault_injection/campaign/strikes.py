@@ -170,9 +170,13 @@ def pause_all(scene, fault):
         time.sleep((2, 5, 12)[fault.number % 3])
 
 
+def is_stopped(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "Tt"
+
+
 def rename_directory(scene, fault):
     """For longer than from one look at its path to the next; no rank trains meanwhile."""
-    if scene.disk or scene.job.writer() is None:
+    if scene.disk or is_stopped(scene.writer()):
         raise TooLate()
     elsewhere, ranks = scene.directory.with_name("renamed"), scene.job.ranks().values()
     for pid in ranks:

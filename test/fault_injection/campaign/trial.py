@@ -176,18 +176,20 @@ class Trial:
             raise TooLate()
         kept = self.directory.with_name("vanished")
         with self.start([SUPERVISE, *self.setting.command(*self.options(), "--restarts", "3")]) as job:
-            if not job.saves(1) or job.done_step() > STEPS * 3 // 4:
-                raise TooLate()
-            self.directory.rename(kept)
-            self.directory.mkdir()
-            STRIKES["kill of a rank"](Scene(job, self), fault)
+            in_time = job.saves(1) and job.done_step() <= STEPS * 3 // 4
+            if in_time:
+                self.directory.rename(kept)
+                self.directory.mkdir()
+                STRIKES["kill of a rank"](Scene(job, self), fault)
             strike.code, _ = job.ends(RUN_S)
-            kind = KINDS[fault.kind]
-            if strike.code not in kind.codes or not re.search(kind.says, job.log()):
-                self.wrong(f"run {job.number}: ended with {strike.code}, not {kind.codes[0]}, or does not say: {kind.says}")
             self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job, 10)))
             if samples := samples_of(job.base):
                 self.trained.append(samples)
+        if not in_time:
+            raise TooLate()
+        kind = KINDS[fault.kind]
+        if strike.code not in kind.codes or not re.search(kind.says, job.log()):
+            self.wrong(f"run {job.number}: ended with {strike.code}, not {kind.codes[0]}, or does not say: {kind.says}")
         shutil.rmtree(self.directory)
         kept.rename(self.directory)
 

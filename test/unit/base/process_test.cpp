@@ -48,7 +48,7 @@ TEST_CASE("Process: /proc says its name, state, parent and start, which tells it
   CHECK(pid_namespace() != 0);
 }
 
-TEST_CASE("Process: one that is stopped or dead is idle, with what to do; another is not") {
+TEST_CASE("Process: one that is stopped or dead is idle, and what to do is said") {
   const pid_t child = start_sleeper();
   CHECK(why_idle(child).empty());
 

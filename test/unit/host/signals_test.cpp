@@ -47,8 +47,10 @@ TEST_CASE("Wishes: what the ranks agree on") {
   CHECK(equal(agreed_request(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
   CHECK(equal(agreed_request(2, 2, 2 * SIGHUP), {true, SIGHUP}));
   CHECK(equal(agreed_request(1, 1, SIGXCPU), {true, SIGXCPU}));
-  CHECK(equal(agreed_request(1, 1, SIGFPE), {true, SIGFPE}));
-  CHECK(equal(agreed_request(1, 1, SIGTERM), {true, SIGTERM}));
+  CHECK(equal(agreed_request(2, 2, SIGTERM + SIGHUP), {true, SIGTERM}));
+  CHECK(equal(agreed_request(4, 4, 3 * SIGUSR1 + SIGINT), {true, SIGTERM}));
+  CHECK(equal(agreed_request(1, 1, save_refused), {true, save_refused}));
+  CHECK(equal(agreed_request(4, 4, save_refused + 3 * SIGTERM), {true, save_refused}));
   CHECK(equal(agreed_request(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
 }
 

@@ -59,7 +59,7 @@ for ((i = 0; i < 100; i++)); do pgrep -f "$disk/job.toml" >/dev/null || break; s
 
 hangs "opening --metrics" open "rank 0 on .* has been at open $disk/metrics.jsonl $(none)" "${mlp[@]}" --metrics "$disk/metrics.jsonl"
 hangs "opening --timeline" open "rank 0 on .* has been at open $disk/timeline.json $(none)" "${mlp[@]}" --timeline "$disk/timeline.json"
-hangs "listing an image folder" list "rank [01] on .* has been at list $disk/images/train $(none)" "${photographs[@]}" --data "images:$disk/images"
+hangs "listing an image folder" list "rank [01] on .* has been at list $disk/images $(none)" "${photographs[@]}" --data "images:$disk/images"
 hangs "reading an index" read "rank [01] on .* has been at index $disk/records/train-00000-of-0000[0-9].records $(none)" \
   "${photographs[@]}" --data "records:$disk/records"
 hangs "reading CIFAR-10" read "rank [01] on .* has been at index $disk/cifar10/data_batch_1.bin $(none)" --model mlp --batch 8 --steps 20 --data "cifar10:$disk/cifar10"

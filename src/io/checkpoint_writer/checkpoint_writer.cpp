@@ -39,7 +39,6 @@ class CheckpointWriter::Impl {
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const { return last_failure_; }
   bool lost() const { return lost_; }
-  std::string trouble() { return lost_ || closed_ ? "" : writer_.trouble(); }
 
   std::uint64_t saved = 0, failed = 0;
   std::mutex mutex;  // held in each call
@@ -423,11 +422,6 @@ std::optional<Error> CheckpointWriter::failure() const {
 bool CheckpointWriter::lost() const {
   const auto held = hold();
   return held && impl_->lost();
-}
-
-std::string CheckpointWriter::trouble() const {
-  const auto held = hold();
-  return held ? impl_->trouble() : "";
 }
 
 std::uint64_t CheckpointWriter::saved() const {

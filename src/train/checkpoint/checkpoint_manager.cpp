@@ -132,16 +132,11 @@ void CheckpointManager::report_skipped(const Position& position, std::string why
   skipped_step_ = position.step;
   since_skip_.lap();
   ++skipped_;
-  if (why.empty()) why = copying_ ? "the copy before it is not done" : no_slot();
+  if (why.empty()) why = copying_ ? "the copy before it is not done" : "no slot is free";
   report_({.kind = io::SaveEvent::Kind::skipped,
            .step = position.step,
            .text = fmt::format("{}: nothing saved at step {}", why, position.step)},
           0);
-}
-
-std::string CheckpointManager::no_slot() const {
-  const std::string trouble = writer_.trouble();
-  return "no slot is free" + (trouble.empty() ? "" : ", as " + trouble);
 }
 
 bool CheckpointManager::start(const Position& position) {

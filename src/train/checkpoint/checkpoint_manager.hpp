@@ -111,7 +111,6 @@ class CheckpointManager {
   bool save_last(const Position& position, const Deadline& deadline, bool wanted);
   bool save_last_or_close(const Position& position, const Deadline& deadline, bool wanted);
   void finish_or_throw(const Position& position, const Deadline& deadline, bool hurry);
-  std::string no_slot() const;
   /// `why`: empty is that of the copy or of the slots.
   void report_skipped(const Position& position, std::string why = {});
   void report_events(const std::vector<io::SaveEvent>& events);

@@ -125,9 +125,6 @@ class CheckpointWriter {
   /// Whether the helper process is gone for good, or another run has taken the directory over
   /// (Exit::locked): nothing can be saved any more, failure() says why, and the job should end.
   bool lost() const;
-  /// Whose fault it is that no slot becomes free, and what to do, where it is not the file
-  /// system's: the helper is stopped, or dead and not replaced. Empty where neither is seen.
-  std::string trouble() const;
   std::uint64_t saved() const;
   /// With those that were not durable when close() gave up.
   std::uint64_t failed() const;

@@ -19,13 +19,14 @@ awk '/<unfinished \.\.\.>$/ { sub(/ *<unfinished \.\.\.>$/, ""); begun[$1] = $0;
      { print }' trace >whole && mv whole trace
 
 # From the first step's line to the last save's: lines of the writer and of all other threads but the watchdog's, which
-# waits for its timer and the other ranks, and the writer's second, which renews its lease.
+# waits for its timer and the other ranks, and the writer's others, which renew its lease and look where the directory is.
 awk '/\/comm>, "watchdog"/ { split($0, path, "/task/"); watchdog = path[2] + 0 }
      /prctl\(PR_SET_NAME, "ringtrain-write/ { writer = $1 }
      /prctl\(PR_SET_NAME, "ringtrain-lease/ { lease = $1 }
+     /prctl\(PR_SET_NAME, "ringtrain-path/ { path_thread = $1 }
      /write\(1<.*: step 50,/ { inside = 1 }
      /write\(1<.*: step 400,/ { inside = 0 }
-     inside && $1 != watchdog && $1 != lease { print > ($1 == writer ? "writer" : "trainer") }' trace
+     inside && $1 != watchdog && $1 != lease && $1 != path_thread { print > ($1 == writer ? "writer" : "trainer") }' trace
 
 check "the writer renames checkpoints" test "$(grep -c 'rename' writer)" -ge 5
 check "the writer syncs files and directory" test "$(grep -c 'fsync(.*/d[>/]' writer)" -ge 6

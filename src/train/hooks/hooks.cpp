@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <utility>
 
 #include "train/loop/trainer.hpp"

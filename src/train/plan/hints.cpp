@@ -44,8 +44,8 @@ std::string warmup_hint(const RunPlan& plan) {
   const double warmup = *plan.options.warmup_epochs;
   if (warmup <= run / 2) return "";
   return fmt::format(
-      "hint: the rate grows for {:.3g} epochs, more than half of this run of {:.3g}; "
-      "--warmup-epochs sets it",
+      "hint: the rate still grows for more than half of this run: --warmup-epochs {:.3g} of {:.3g} "
+      "epochs",
       warmup, run);
 }
 

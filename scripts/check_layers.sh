@@ -44,7 +44,6 @@ declare -A may_use=(
   [model]="base compute"
   [model/model_file]="base model"
   [model/passes]="compute model"
-  [model/zoo]="base model"
   [monitor]="base metrics metrics/reporter metrics/scaling metrics/trace monitor/telemetry"
   [monitor/channel]="allreduce/mpi base host monitor"
   [monitor/telemetry]="base"

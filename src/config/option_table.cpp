@@ -270,6 +270,7 @@ void add_files(Table& t, Request& r) {
   t.add(r.config, {"config", "FILE.toml", "read options; the command line wins", "none"},
         any_text());
   t.flag(r.print_config, "print-config", "print the configuration as TOML");
+  t.flag(r.print_model, "print-model", "print the model file of --model, to change it");
   t.add(
       r.inspect,
       {"inspect", "FILE.h5|DIR",

@@ -18,7 +18,8 @@ struct Request {
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
   std::optional<SlurmResources> batch_job = {};
-  bool print_config = false, version = false, json = false, man_page = false, help = false;
+  bool print_config = false, print_model = false, version = false, json = false, man_page = false;
+  bool help = false;
   std::optional<Shell> completion = {};
 };
 

@@ -302,6 +302,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
   if (request_.options.model == "list") return {.action = list_models};
   check_contradictions();
   if (given("model-file")) request_.options.model.clear();
+  if (request_.print_model) return {.action = print_model, .options = request_.options};
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
   if (const auto& job = request_.batch_job)
     return {.action = show_text,

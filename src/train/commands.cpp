@@ -10,8 +10,9 @@
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/io/dataset/pack.hpp"
-#include "ringtrain/model/zoo.hpp"
+#include "ringtrain/model/model_file.hpp"
 #include "ringtrain/train/run.hpp"
+#include "train/plan/model_source.hpp"
 #include "train/preflight/memory_report.hpp"
 
 namespace ringtrain::train {
@@ -60,20 +61,41 @@ void note_missing(const config::Options& o) {
     note_failure([&] { static_cast<void>(io::CheckpointFile::open(o.resume.file)); });
 }
 
+std::string network_text(const config::Options& options) {
+  const ModelSource source(options);
+  return source.text(source.make());
+}
+
+// What --plan says of the network, before what it needs.
+std::string network_report(const config::Options& options) {
+  const ModelSource source(options);
+  const model::Model model = source.make();
+  return fmt::format(
+      "{} ({}): {} parameters, {:.3f} GMAC forward, {:.3f} GFLOP to train on an image\n{}",
+      model.name, source.place(), grouped(model.graph.parameter_count()),
+      model.graph.multiply_adds() * 1e-9, model.training_flops() * 1e-9,
+      model::recipe_lines(source.text(model)));
+}
+
 }  // namespace
 
 std::string model_table() {
-  std::string table = fmt::format("{:<12} {:>12} {:>8} {:>12} {:>13}\n", "model", "input",
-                                  "classes", "parameters", "GFLOP/image");
+  std::string table = fmt::format("{:<12} {:>12} {:>8} {:>12} {:>11} {:>12}\n", "model", "input",
+                                  "classes", "parameters", "GMAC/image", "GFLOP/image");
+  std::string recipes;
   for (const std::string& name : model::model_names()) {
-    const model::Model model = model::make_model(name, model::default_classes(name));
+    const model::Model model = model::make_model(name);
     const compute::Shape& in = model.input;
-    table += fmt::format("{:<12} {:>12} {:>8} {:>12} {:>13.3f}\n", name,
+    table += fmt::format("{:<12} {:>12} {:>8} {:>12} {:>11.3f} {:>12.3f}\n", name,
                          fmt::format("{}x{}x{}", in.height, in.width, in.channels), model.classes,
-                         grouped(model.graph.parameter_count()), model.training_flops() * 1e-9);
+                         grouped(model.graph.parameter_count()), model.graph.multiply_adds() * 1e-9,
+                         model.training_flops() * 1e-9);
+    recipes += fmt::format("\n{}\n{}", name, model::recipe_lines(model::model_text(name)));
   }
   return table +
-         "GFLOP/image: floating-point operations to train on one image, forward and backward\n";
+         "GMAC/image: multiply-adds of the forward pass. GFLOP/image: floating-point operations to "
+         "train on one image.\n\nRecipes; docs/reference/model-file.md has the defaults.\n" +
+         recipes;
 }
 
 void run_local(const config::Command& command) {
@@ -81,11 +103,14 @@ void run_local(const config::Command& command) {
     case config::Command::Action::list_models:
       write_out(model_table());
       return;
+    case config::Command::Action::print_model:
+      write_out(network_text(command.options));
+      return;
     case config::Command::Action::inspect:
       write_out(io::inspect(command.inspect));
       return;
     case config::Command::Action::plan:
-      write_out(plan_report(command.options));
+      write_out(network_report(command.options) + plan_report(command.options));
       note_missing(command.options);  // which may take a while
       return;
     case config::Command::Action::pack:

@@ -153,7 +153,7 @@ void print_kinds(const compute::Schedule& schedule, Element element,
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "cifar10_cnn";
   const int batch = argc > 2 ? std::stoi(argv[2]) : 128, steps = argc > 3 ? std::stoi(argv[3]) : 20;
-  const model::Graph graph = model::make_model(name, model::default_classes(name)).graph;
+  const model::Graph graph = model::make_model(name).graph;
   const bool bf16 = argc > 4 && std::string(argv[4]) == "bf16";
   const auto backend = compute::make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
   const auto supports = [&](const compute::Schedule& at, const compute::Step& step) {

@@ -140,10 +140,10 @@ struct Options {
 
 /// What one call of the program is to do. All but `train` are local: they need no other rank.
 struct Command {
-  enum class Action { train, show_text, list_models, inspect, plan, pack };
+  enum class Action { train, show_text, list_models, print_model, inspect, plan, pack };
 
   Action action = Action::train;
-  Options options = {};      ///< of train, plan and pack
+  Options options = {};      ///< of train, print_model, plan and pack
   std::string text = {};     ///< of show_text: help, version or configuration, ready to print
   std::string inspect = {};  ///< the checkpoint file, or a folder of them
   std::string pack_source = {}, pack_target = {};

@@ -1,6 +1,7 @@
 #pragma once
-// Room `model`: networks as data. The zoo or a model file makes a Graph; passes, which are pure
-// functions, make a Schedule of it: lowered, fused, differentiated, with memory reused in place.
+// Room `model`: networks as data. A model file, built in or the user's, makes a Graph; passes,
+// which are pure functions, make a Schedule of it: lowered, fused, differentiated, with memory
+// reused in place.
 //
 // Threads: none; nothing is shared.
 //

@@ -18,4 +18,11 @@ using CheckRecipe = std::function<void(const Recipe&)>;
 Model read_model_file(std::string_view text, const std::string& file, std::optional<int> classes,
                       const CheckRecipe& check);
 
+/// The text, which read_model_file() takes, with another number in its line `model`.
+std::string with_classes(std::string_view text, int classes);
+
+/// What the text says of training: the comments above its line `model`, and the lines `recipe` and
+/// `images`, each line ended.
+std::string recipe_lines(std::string_view text);
+
 }  // namespace ringtrain::model

@@ -1,6 +1,8 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ringtrain/base/work_progress.hpp"
@@ -40,7 +42,7 @@ struct Recipe {
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 
-/// A network of the zoo with its recipe.
+/// A network with its recipe.
 struct Model {
   std::string name;
   compute::Shape input;  ///< of one image
@@ -51,11 +53,13 @@ struct Model {
   double training_flops() const;
 };
 
+/// The networks that the program brings: each is a file of models/, which the build embeds.
 std::vector<std::string> model_names();
-/// The number of classes a model has when the data do not say.
-int default_classes(const std::string& name);
-/// Throws Error (usage) with the nearest name when there is no such model.
-Model make_model(const std::string& name, int classes);
+/// The model file of one of them. Throws Error (usage) with the nearest name when there is no such
+/// model.
+std::string_view model_text(const std::string& name);
+/// The network of that file, for `classes` in place of the file's number.
+Model make_model(const std::string& name, std::optional<int> classes = std::nullopt);
 
 /// Draws all parameters (keyed by seed and parameter, whatever the number of ranks) and sets
 /// running means to 0 and variances to 1. Two billion take a minute: `progress`, if any, is told.

@@ -22,12 +22,12 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
         const allreduce::MpiSession& session, io::WriterProcess& writer,
         const Stopwatch& since_start);
 
-/// Does what needs no other rank: --help, --version, --print-config, --model list, --inspect,
-/// --plan, --pack.
+/// Does what needs no other rank: --help, --version, --print-config, --model list, --print-model,
+/// --inspect, --plan, --pack.
 /// Prints to standard output; a failure leaves as an Error.
 void run_local(const config::Command& command);
 
-/// The table of `--model list`.
+/// The text of `--model list`: sizes, then recipes.
 std::string model_table();
 
 }  // namespace ringtrain::train

@@ -1,7 +1,9 @@
 #include "ringtrain/model/model_file.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "model/model_file/layers.hpp"
@@ -146,6 +148,30 @@ Model read_model_file(std::string_view text, const std::string& file, std::optio
     throw Error(Exit::usage, fmt::format("{}:{}", file, line),
                 failure.what() + (within.empty() ? "" : fmt::format(" (in {})", within)));
   }
+}
+
+std::string with_classes(std::string_view text, int classes) {
+  constexpr std::string_view option = "classes=";
+  const auto is_first = [](const std::string& line) { return read_line(line, 0).has_value(); };
+  std::vector<std::string> lines = split(text, '\n');
+  std::string& line = *std::ranges::find_if(lines, is_first);
+  const std::size_t number = line.find(option) + option.size();
+  const std::size_t end = line.find_first_not_of("0123456789", number);
+  line.replace(number, end == line.npos ? end : end - number, std::to_string(classes));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+std::string recipe_lines(std::string_view text) {
+  std::string told;
+  bool in_head = true;
+  for (const std::string& each : split(text, '\n')) {
+    const auto line = read_line(each, 0);
+    const bool comment = !line && each.find('#') != each.npos;
+    if (line ? line->word == "recipe" || line->word == "images" : in_head && comment)
+      told += each + '\n';
+    if (line) in_head = false;
+  }
+  return told;
 }
 
 }  // namespace ringtrain::model

@@ -190,9 +190,12 @@ std::vector<std::string> operation_words() {
 compute::TensorId add_input(GraphBuilder& graph, const Values& values) {
   const auto [height, width] = values.extent("size", largest_image);
   ImageInput image;
+  image.clip = values.yes("clip", false);
   if (values.yes("standardise", false)) {
     if (values.has("mean") || values.has("deviation"))
       throw Error(Exit::usage, "standardise=yes", "takes each image's own mean and deviation");
+    if (image.clip)
+      throw Error(Exit::usage, "clip=yes", "needs mean and deviation; leave standardise out");
     image.normalisation = compute::Normalisation::standardise_image;
   } else {
     image.mean = floats(values.numbers("mean", ',', -large, large, {0.5, 0.5, 0.5}));

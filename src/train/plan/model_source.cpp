@@ -58,20 +58,23 @@ void check(const model::Recipe& recipe) {
 }  // namespace
 
 ModelSource::ModelSource(const config::Options& options)
-    : name_(options.model),
-      file_(options.model_file),
-      text_(file_.empty() ? "" : read_text(file_)),
+    : file_(options.model_file),
+      text_(file_.empty() ? model::model_text(options.model) : read_text(file_)),
       classes_(options.classes) {}
 
 model::Model ModelSource::make(std::optional<int> usual) const {
-  const std::optional<int> classes = classes_ ? classes_ : usual;
-  if (!file_.empty()) return model::read_model_file(text_, brief(file_), classes, check);
-  return model::make_model(name_, classes.value_or(model::default_classes(name_)));
+  return model::read_model_file(text_, brief(file_), classes_ ? classes_ : usual, check);
 }
 
 std::string ModelSource::identity(const model::Model& model) const {
   return file_.empty() ? model.name
                        : fmt::format("{} (file {})", model.name, hex(hash_text(text_)));
 }
+
+std::string ModelSource::text(const model::Model& model) const {
+  return model::with_classes(text_, model.classes);
+}
+
+std::string ModelSource::place() const { return file_.empty() ? "built in" : brief(file_); }
 
 }  // namespace ringtrain::train

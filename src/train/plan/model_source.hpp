@@ -7,7 +7,8 @@
 
 namespace ringtrain::train {
 
-/// Where a run's network comes from: the zoo, or the file of --model-file, which is read once.
+/// Where a run's network comes from: a model file of the zoo, or that of --model-file, which is read
+/// once.
 class ModelSource {
  public:
   /// Throws Error (usage) when the file cannot be read.
@@ -20,8 +21,14 @@ class ModelSource {
   /// What tells the network that trains from others: its name, and of a file what it says.
   std::string identity(const model::Model& model) const;
 
+  /// The model file that makes `model`, which make() made.
+  std::string text(const model::Model& model) const;
+  /// Where that file is, for the user: its path, or that it is built in.
+  std::string place() const;
+
  private:
-  std::string name_, file_, text_;
+  std::string file_;  // empty: text_ is of the zoo
+  std::string text_;
   std::optional<int> classes_;
 };
 

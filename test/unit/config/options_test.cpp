@@ -206,6 +206,8 @@ TEST_CASE("options: help, version, list and inspect need no other rank") {
   CHECK(parse_line("--version").action == show_text);
   CHECK(parse_line("--print-config").action == show_text);
   CHECK(parse_line("--model list").action == list_models);
+  CHECK(parse_line("--model mlp --classes 3 --print-model").action == print_model);
+  CHECK(parse_line("--model-file own.model --print-model").options.model_file == "own.model");
   CHECK(parse_line("--inspect run/step.h5").inspect == "run/step.h5");
   CHECK(parse_line("--inspect run/step.h5").is_local());
 }

@@ -16,7 +16,7 @@ constexpr std::size_t any = std::size_t(1) << 40;
 
 compute::Schedule schedule_of(const std::string& model, model::Mode mode, Element element,
                               Engines& engines) {
-  const model::Model made = model::make_model(model, model::default_classes(model));
+  const model::Model made = model::make_model(model);
   return model::make_schedule(made.graph, 256, mode, 0.1f,
                               [&](const compute::Schedule& s, const compute::Step& step) {
                                 return supports(s, step, element, engines);

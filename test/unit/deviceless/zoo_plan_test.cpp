@@ -13,7 +13,7 @@ constexpr int batch = 256;
 
 compute::Schedule schedule_of(const std::string& model, model::Mode mode,
                               compute::GpuPlanner& planner, int batch = ::batch) {
-  const model::Model made = model::make_model(model, model::default_classes(model));
+  const model::Model made = model::make_model(model);
   return model::make_schedule(made.graph, batch, mode, 0.1f,
                               [&](const compute::Schedule& s, const compute::Step& step) {
                                 return planner.supports(s, step);

@@ -142,6 +142,8 @@ TEST_CASE("model file: a wrong frame is told") {
        "net.model:4: no loss: a network ends with `loss`"},
       {"model m classes=10\ninput size=8 standardise=yes mean=1,2,3",
        "net.model:2: standardise=yes: takes each image's own mean and deviation"},
+      {"model m classes=10\ninput size=8 standardise=yes clip=yes",
+       "net.model:2: clip=yes: needs mean and deviation; leave standardise out"},
       {"model m classes=10\ninput size=8 mean=1,2",
        "net.model:2: mean=1,2: must be 3 numbers with ',' between"},
       {"model m classes=10\nrecipe momentun=0.9",

@@ -316,7 +316,7 @@ class StepByStep {
 };
 
 Graph graph_of(const std::string& model, int extent) {
-  Graph graph = make_model(model, default_classes(model)).graph;
+  Graph graph = make_model(model).graph;
   const bool whole = graph.tensors[0].height == extent;
   return whole ? graph : Shrunk(std::move(graph), extent, 1).graph();
 }
@@ -325,8 +325,8 @@ StepByStep steps_of(const std::string& model, int extent, int batch, Element ele
   if (!compute::cpu_trains_in(element)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
   if (compute::onednn::effective_isa() == compute::onednn::Isa::baseline)
     skip_test("oneDNN has no fast weight gradients for processors without AVX2");
-  return {graph_of(model, extent), random_batch(batch, extent, extent, 3, default_classes(model)),
-          element};
+  return {graph_of(model, extent),
+          random_batch(batch, extent, extent, 3, make_model(model).classes), element};
 }
 
 // Of BatchNorms that are taken in by convolutions.

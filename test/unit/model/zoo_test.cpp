@@ -1,10 +1,14 @@
 #include "ringtrain/model/zoo.hpp"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <functional>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
+#include "support/model_files.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::model;
@@ -36,6 +40,24 @@ Graph with_every_operation() {
   return std::move(g).finish();
 }
 
+// What the structure's hash does not tell: how images are made, first values, and the recipe.
+std::string training_text(const Model& m) {
+  const Recipe& r = m.recipe;
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}\n{} {} {} {} {} {} {} {} {} {} {} {} {}\n",
+                  r.batch, r.epochs, r.optimizer, r.learning_rate, r.learning_rate_batch,
+                  r.schedule, r.warmup_epochs, r.weight_decay, r.momentum, r.label_smoothing, r.ema,
+                  r.pad, r.random_crop, r.random_resized_crop, r.smallest_area, r.flip,
+                  r.brightness, r.least_contrast, r.most_contrast, r.least_saturation,
+                  r.most_saturation, r.hue, r.evaluation_fraction, r.keep_aspect, m.name);
+  const ImageInput& image = std::get<ImageInput>(m.graph.nodes[0].operation);
+  text += fmt::format("{} {} {}\n", m.classes, image.distort, image.clip);
+  for (const Parameter& p : m.graph.parameters)
+    text += fmt::format("{} {} {} {} {} {}\n", p.name, fmt::join(p.dims, "x"), int(p.role), p.decay,
+                        int(p.initial.kind), p.initial.value);
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("zoo: parameter counts are the published ones") {
@@ -55,7 +77,7 @@ TEST_CASE("zoo: parameter counts are the published ones") {
   }));
   CAPTURE(name);
 
-  CHECK(make_model(name, default_classes(name)).graph.parameter_count() == parameters);
+  CHECK(make_model(name).graph.parameter_count() == parameters);
 }
 
 TEST_CASE("zoo: multiply-adds of one image are the published ones") {
@@ -169,17 +191,46 @@ TEST_CASE("initialise: deviations are the recipe's and the seed is all that matt
   CHECK(a[graph.parameter_ranges()[3].first] == 0.1f);
 }
 
-TEST_CASE("structure_hash: is the one that checkpoints of earlier builds hold") {
-  const auto [name, hash] = GENERATE(table<std::string, std::uint64_t>({
-      {"mlp", 0x7cfe63537d925d49},
-      {"cifar10_cnn", 0x2e28d01a28530826},
-      {"resnet20", 0x30487e2f0e96c4a1},
-      {"resnet50", 0x34d60313677595e7},
-      {"inception_v3", 0xac339ee97f9e16fe},
-  }));
-  CAPTURE(name);
+TEST_CASE("zoo: layers, names, recipes and first values are those of earlier builds") {
+  const auto [name, classes, structure, training] =
+      GENERATE(table<std::string, std::optional<int>, std::uint64_t, std::uint64_t>({
+          {"mlp", std::nullopt, 0x7cfe63537d925d49, 0xec0724791b3e7b5e},
+          {"mlp", 7, 0x0299080357ca424a, 0x690c954fe4eddd9d},
+          {"cifar10_cnn", std::nullopt, 0x2e28d01a28530826, 0xc1702dad1ea310b9},
+          {"cifar10_cnn", 7, 0xc73cb7ce7d79074d, 0xd8f0709aa82d2821},
+          {"resnet20", std::nullopt, 0x30487e2f0e96c4a1, 0xc6d8d46b7f31c92f},
+          {"resnet20", 7, 0x383f882d430f8f04, 0xf9c7ac4e9beb4168},
+          {"resnet32", std::nullopt, 0xbe3b86f050334435, 0x6baef7e0cacb7f3f},
+          {"resnet32", 7, 0x241de81c853a617c, 0xa5b4916dea8682a3},
+          {"resnet44", std::nullopt, 0x16b40a87e6aeaf35, 0xcc007677fae1acfc},
+          {"resnet44", 7, 0x1c2cbb220481d15f, 0xa6244c1e7fd9ccf4},
+          {"resnet56", std::nullopt, 0x3155f417294f3181, 0x6bab78a403ab7c4b},
+          {"resnet56", 7, 0xa45c66f560088b5f, 0x9f77d478257850b2},
+          {"resnet18", std::nullopt, 0xf4da605e83470473, 0x024c188d30ca2f37},
+          {"resnet18", 7, 0x26ed50f1d2293871, 0xae832f9ca95e6b88},
+          {"resnet34", std::nullopt, 0x49aeca47b2406099, 0x7e527da788e75ad6},
+          {"resnet34", 7, 0x13eb1de97098bf85, 0x04a1ca39ef616ca3},
+          {"resnet50", std::nullopt, 0x34d60313677595e7, 0x4c428f21c08229d6},
+          {"resnet50", 7, 0x68261cef3c53e6f8, 0x706f967628f57323},
+          {"resnet101", std::nullopt, 0x255b115031ac8c2c, 0xef95f958d75de005},
+          {"resnet101", 7, 0x28683272269a6af7, 0x83a9e25b9e665bac},
+          {"resnet152", std::nullopt, 0xe88e673ac00d24f1, 0x309a123fde688473},
+          {"resnet152", 7, 0x826813fee77beb93, 0x077ecd1725a1dc19},
+          {"inception_v3", std::nullopt, 0xac339ee97f9e16fe, 0x85371919ccb67ab3},
+          {"inception_v3", 7, 0xd1112d19a7d35edf, 0x69e29fba8fe01e44},
+      }));
+  CAPTURE(name, classes);
 
-  CHECK(make_model(name, default_classes(name)).graph.structure_hash() == hash);
+  const Model model = make_model(name, classes);
+
+  CHECK(model.name == name);
+  CHECK(model.graph.structure_hash() == structure);  // checkpoints hold it
+  CHECK(hash_text(training_text(model)) == training);
+}
+
+TEST_CASE("zoo: a copy of a built-in network is the built-in network") {
+  for (const std::string& name : model_names())
+    CHECK(text_of(RINGTRAIN_MODELS "/" + name + ".model") == model_text(name));
 }
 
 TEST_CASE("structure_hash: every part of a graph that changes what is computed changes it") {

@@ -1,0 +1,57 @@
+#include "ringtrain/model/zoo.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
+#include "ringtrain/model/model_file.hpp"
+
+namespace ringtrain::model {
+namespace {
+
+struct ZooFile {
+  std::string_view name, text;
+};
+// The files of models/, as CMakeLists.txt lists them.
+constexpr ZooFile files[] = {
+#include "zoo_files.inc"
+};
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const ZooFile& file : files) names.emplace_back(file.name);
+  return names;
+}
+
+std::string_view model_text(const std::string& name) {
+  const auto* found = std::ranges::find(files, name, &ZooFile::name);
+  if (found != std::end(files)) return found->text;
+  throw Error(Exit::usage, "--model " + name,
+              fmt::format("no such model; did you mean {}? `train --model list` shows all",
+                          nearest(name, model_names())));
+}
+
+Model make_model(const std::string& name, std::optional<int> classes) {
+  return read_model_file(model_text(name), name + ".model", classes, [](const Recipe&) {});
+}
+
+// The first layer needs no gradient of the image.
+double Model::training_flops() const {
+  double first = 0;
+  for (const Node& node : graph.nodes)
+    if (const auto* c = std::get_if<Convolution>(&node.operation)) {
+      first = double(graph.tensors[node.output].pixels()) * double(graph.parameters[c->w].count());
+      break;
+    } else if (const auto* m = std::get_if<MatrixProduct>(&node.operation)) {
+      first = double(graph.parameters[m->w].count());
+      break;
+    }
+  return 6 * graph.multiply_adds() - 2 * first;
+}
+
+}  // namespace ringtrain::model

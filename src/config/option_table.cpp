@@ -60,7 +60,9 @@ std::string choice() {
 void add_model_and_data(Table& t, Request& r) {
   Options& o = r.options;
   t.group("model");
-  t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all", "the file's"},
+  t.add(o.model,
+        {"model", "NAME", "network to train; \"list\" shows all",
+         fmt::format("the checkpoint's, else {}", usual_model)},
         any_text());
   t.add(o.model_file,
         {"model-file", "FILE", "instead: a network of your own (docs/guide/models.md)", "none"},

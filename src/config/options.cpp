@@ -301,7 +301,6 @@ Command Parser::parse(int argc, const char* const* argv) try {
             .pack_short_side = request_.pack_short_side};
   if (request_.options.model == "list") return {.action = list_models};
   check_contradictions();
-  if (given("model-file")) request_.options.model.clear();
   if (request_.print_model) return {.action = print_model, .options = request_.options};
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
   if (const auto& job = request_.batch_job)

@@ -12,6 +12,7 @@
 #include "ringtrain/io/dataset/pack.hpp"
 #include "ringtrain/model/model_file.hpp"
 #include "ringtrain/train/run.hpp"
+#include "train/checkpoint/resume.hpp"
 #include "train/plan/model_source.hpp"
 #include "train/preflight/memory_report.hpp"
 
@@ -52,29 +53,30 @@ void note_failure(const Look& look) {
   }
 }
 
-// The plan needs neither, and may be made elsewhere than the run.
+// The plan needs no data, and may be made elsewhere than the run.
 void note_missing(const config::Options& o) {
   io::DatasetOptions data;
   data.cache_folder = cache_folder();
   note_failure([&] { static_cast<void>(io::open_dataset(o.data, io::Split::training, data)); });
-  if (o.resume.from == config::Resume::From::file)
-    note_failure([&] { static_cast<void>(io::CheckpointFile::open(o.resume.file)); });
 }
 
 std::string network_text(const config::Options& options) {
-  const ModelSource source(options);
+  const ModelSource source(options, saved_network(options));
   return source.text(source.make());
 }
 
-// What --plan says of the network, before what it needs.
-std::string network_report(const config::Options& options) {
-  const ModelSource source(options);
+// The network, then what it needs.
+std::string network_and_plan(const config::Options& options) {
+  std::optional<SavedNetwork> saved;
+  note_failure([&] { saved = saved_network(options); });
+  const ModelSource source(options, saved);
   const model::Model model = source.make();
   return fmt::format(
-      "{} ({}): {} parameters, {:.3f} GMAC forward, {:.3f} GFLOP to train on an image\n{}",
-      model.name, source.place(), grouped(model.graph.parameter_count()),
-      model.graph.multiply_adds() * 1e-9, model.training_flops() * 1e-9,
-      model::recipe_lines(source.text(model)));
+             "{} ({}): {} parameters, {:.3f} GMAC forward, {:.3f} GFLOP to train on an image\n{}",
+             model.name, source.place(), grouped(model.graph.parameter_count()),
+             model.graph.multiply_adds() * 1e-9, model.training_flops() * 1e-9,
+             model::recipe_lines(source.text(model))) +
+         plan_report(model, options);
 }
 
 }  // namespace
@@ -110,7 +112,7 @@ void run_local(const config::Command& command) {
       write_out(io::inspect(command.inspect));
       return;
     case config::Command::Action::plan:
-      write_out(network_report(command.options) + plan_report(command.options));
+      write_out(network_and_plan(command.options));
       note_missing(command.options);  // which may take a while
       return;
     case config::Command::Action::pack:

@@ -308,6 +308,9 @@ io::CheckpointMetadata TrainingRun::metadata() const {
   constant.global_batch = plan_.global_batch;
   constant.model = plan_.model.name;
   constant.model_hash = plan_.model.graph.structure_hash();
+  constant.network = plan_.network;
+  constant.class_names = io::class_names_text(plan_.training->class_names());
+  constant.input = input_text(plan_);
   constant.config = config_;
   constant.plans = plans_;
   constant.buckets = engine_.bucket_bounds();

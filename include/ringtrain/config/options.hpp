@@ -70,11 +70,16 @@ struct Shares {
   std::vector<double> weights = {};  ///< one a rank or one a host, each above 0
 };
 
+/// The network to train where nothing names one.
+inline constexpr const char* usual_model = "cifar10_cnn";
+
 /// What the user asked for; every default is written here and nowhere else. Immutable once parsed.
 /// What is unset comes from the model's recipe, the data set or the machine, as `--help` says.
 struct Options {
-  std::string model = "cifar10_cnn";
-  std::string model_file;  ///< empty: `model` is of the zoo; else `model` is empty
+  /// Of the zoo. Empty where `model_file` is not, and where neither was given: then a checkpoint
+  /// brings the network, or it is usual_model.
+  std::string model;
+  std::string model_file;
   std::optional<int> classes;
   std::string init_from;  ///< a checkpoint; empty: weights are drawn
   bool sync_batchnorm = false;

@@ -26,6 +26,15 @@ std::string describe(const TensorInfo& tensor) {
   return fmt::format("{} [{}]", tensor.name, fmt::join(tensor.shape, ","));
 }
 
+std::string class_names_text(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names) {
+    if (&name != names.data()) text += '\n';
+    for (const char c : name) text += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);
+  }
+  return text;
+}
+
 std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
                          std::span<const std::uint64_t> hashes) {
   expects(tensors.size() == hashes.size(), "state_hash: one hash a tensor");

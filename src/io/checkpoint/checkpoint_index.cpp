@@ -125,7 +125,8 @@ std::vector<const StoredTensor*> in_file_order(const CheckpointIndex& index) {
 
 std::uint64_t user_block_bytes(const CheckpointMetadata& metadata,
                                std::span<const TensorInfo> tensors) {
-  for (const std::string& text : {metadata.config, metadata.optimizer, metadata.plans})
+  for (const std::string& text :
+       {metadata.config, metadata.optimizer, metadata.plans, metadata.input})
     if (text.size() > longest_text)
       throw Error(
           Exit::usage, "checkpoint index",

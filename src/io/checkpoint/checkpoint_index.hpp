@@ -40,7 +40,7 @@ struct CheckpointIndex {
 inline constexpr std::size_t header_bytes = 128;
 inline constexpr std::uint64_t largest_user_block = 4 << 20;
 inline constexpr std::size_t longest_run_id = 39, most_tensors = 16384;
-inline constexpr std::size_t longest_text = 64 << 10;  // config, optimizer, plans
+inline constexpr std::size_t longest_text = 64 << 10;  // config, optimizer, plans, input
 
 /// Bytes the user block needs for any values of offsets and hashes; throws Error(Exit::usage) when
 /// they are more than the format allows.

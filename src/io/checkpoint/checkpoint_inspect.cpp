@@ -52,6 +52,28 @@ std::string scalars(const CheckpointFile& file) {
       printable(m.config), printable(m.optimizer), printable(m.plans));
 }
 
+// Of many classes the first ones.
+std::string classes(const std::string& text) {
+  constexpr std::size_t most_shown = 10;
+  std::vector<std::string> names = split(text, '\n');
+  const std::size_t count = names.size();
+  names.resize(std::min(count, most_shown));
+  return printable(
+      fmt::format("{}: {}{}", count, fmt::join(names, ", "), count > most_shown ? ", ..." : ""));
+}
+
+// What files of earlier builds do not say.
+std::string description(const CheckpointMetadata& m) {
+  std::string text;
+  if (!m.input.empty()) text += fmt::format("input        {}\n", printable(m.input));
+  if (!m.class_names.empty()) text += fmt::format("classes      {}\n", classes(m.class_names));
+  if (m.network.empty()) return text;
+  text += "network\n";
+  for (const std::string& line : split(m.network, '\n'))
+    if (!line.empty()) text += fmt::format("  {}\n", printable(line));
+  return text;
+}
+
 std::string row(const CheckpointFile& file, std::size_t tensor) {
   const TensorInfo& info = file.tensors()[tensor];
   const std::uint64_t count = element_count(info);
@@ -71,7 +93,7 @@ std::string inspect(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, unknown)) return inspect_folder(path);
   const CheckpointFile file = CheckpointFile::open(path);
   file.verify();
-  std::string text = scalars(file);
+  std::string text = scalars(file) + description(file.metadata());
   text += fmt::format("\n{:<48} {:<18} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "tensor", "shape",
                       "bytes", "min", "max", "mean", "deviation");
   for (std::size_t i = 0; i < file.tensors().size(); ++i) text += row(file, i);

@@ -21,6 +21,22 @@ constexpr std::size_t most_json_memory = 20 << 20;
 constexpr std::size_t deepest_json = 8;
 constexpr std::size_t longest_name = 1024, most_dimensions = 32;  // HDF5 has no more dimensions
 
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// What a save can do without must not keep it from its place in the user block.
+void add_description(Json& json, const CheckpointMetadata& m) {
+  std::size_t room = most_description;
+  for (const auto& [name, text] : {std::pair{"input", &m.input}, std::pair{"network", &m.network},
+                                   std::pair{"class_names", &m.class_names}}) {
+    const std::size_t bytes = text->size() > room ? text->size() : text_of(*text).size();
+    if (text->empty() || bytes > room) continue;
+    room -= bytes;
+    json[name] = *text;
+  }
+}
+
 Json to_json(const CheckpointMetadata& m) {
   Json json = {{"step", m.step},
                {"epoch", m.epoch},
@@ -35,6 +51,7 @@ Json to_json(const CheckpointMetadata& m) {
                {"buckets", m.buckets},
                {"plans", m.plans}};
   if (!m.unreadable.empty()) json["unreadable"] = m.unreadable;
+  add_description(json, m);
   return json;
 }
 
@@ -69,6 +86,10 @@ std::string text_in(const Json& object, const char* name) {
   return value.get<std::string>();
 }
 
+std::string text_if_in(const Json& object, const char* name) {
+  return object.contains(name) ? text_in(object, name) : "";
+}
+
 std::uint64_t hash_in(const Json& object, const char* name) {
   const std::string digits = text_in(object, name);
   std::uint64_t value = 0;
@@ -99,7 +120,10 @@ CheckpointMetadata metadata_from(const Json& object) {
           .buckets = numbers_in(object, "buckets"),
           .plans = text_in(object, "plans"),
           .unreadable = object.contains("unreadable") ? numbers_in(object, "unreadable")
-                                                      : std::vector<std::uint64_t>{}};
+                                                      : std::vector<std::uint64_t>{},
+          .input = text_if_in(object, "input"),
+          .network = text_if_in(object, "network"),
+          .class_names = text_if_in(object, "class_names")};
 }
 
 bool is_printable(std::string_view text) {
@@ -193,7 +217,8 @@ Json parse(std::string_view text) {
 
 // Others parse and show these texts: they are not to be longer, deeper or stranger than ours.
 void check_texts(const CheckpointMetadata& metadata) {
-  for (const std::string& text : {metadata.config, metadata.optimizer, metadata.plans}) {
+  for (const std::string& text :
+       {metadata.config, metadata.optimizer, metadata.plans, metadata.input}) {
     if (text.size() > longest_text) throw Damage("a text in the index is too long");
     if (!text.empty()) check_json(text);
   }
@@ -206,7 +231,7 @@ std::string index_json(const CheckpointMetadata& metadata, std::span<const Store
   Json table = Json::array();
   for (const StoredTensor& tensor : tensors) table.push_back(to_json(tensor));
   const Json index = {{"metadata", to_json(metadata)}, {"tensors", std::move(table)}};
-  return index.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text_of(index);
 }
 
 IndexJson parse_index_json(std::string_view text) {
@@ -220,9 +245,7 @@ IndexJson parse_index_json(std::string_view text) {
   return index;
 }
 
-std::string to_json_text(const CheckpointMetadata& metadata) {
-  return to_json(metadata).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string to_json_text(const CheckpointMetadata& metadata) { return text_of(to_json(metadata)); }
 
 CheckpointMetadata metadata_from_json_text(std::string_view text) {
   return metadata_from(parse(text));

@@ -77,17 +77,21 @@ Scalar scalar(const char* name, const std::string& text) {
 }
 
 std::vector<Scalar> scalars_of(const CheckpointMetadata& m) {
-  return {scalar("metadata/step", m.step),
-          scalar("metadata/epoch", m.epoch),
-          scalar("metadata/position", m.position),
-          scalar("metadata/seed", m.seed),
-          scalar("metadata/world_size", m.world_size),
-          scalar("metadata/global_batch", m.global_batch),
-          scalar("metadata/model", m.model),
-          scalar("metadata/model_hash", m.model_hash),
-          scalar("metadata/config", m.config),
-          scalar("metadata/optimizer", m.optimizer),
-          scalar("metadata/plans", m.plans)};
+  std::vector<Scalar> scalars = {scalar("metadata/step", m.step),
+                                 scalar("metadata/epoch", m.epoch),
+                                 scalar("metadata/position", m.position),
+                                 scalar("metadata/seed", m.seed),
+                                 scalar("metadata/world_size", m.world_size),
+                                 scalar("metadata/global_batch", m.global_batch),
+                                 scalar("metadata/model", m.model),
+                                 scalar("metadata/model_hash", m.model_hash),
+                                 scalar("metadata/config", m.config),
+                                 scalar("metadata/optimizer", m.optimizer),
+                                 scalar("metadata/plans", m.plans)};
+  if (!m.input.empty()) scalars.push_back(scalar("metadata/input", m.input));
+  if (!m.network.empty()) scalars.push_back(scalar("metadata/network", m.network));
+  if (!m.class_names.empty()) scalars.push_back(scalar("metadata/class_names", m.class_names));
+  return scalars;
 }
 
 class Layouter {

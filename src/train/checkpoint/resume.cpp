@@ -182,6 +182,13 @@ std::optional<io::CheckpointFile> peek(const config::Resume& how,
   return io::peek_latest(directory, progress);
 }
 
+// A checkpoint's texts may be anybody's; empty: there is no such text in it.
+std::string text_in(const std::string& config, const char* key) {
+  const auto object = nlohmann::json::parse(config, nullptr, false);
+  if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return "";
+  return object[key].get<std::string>();
+}
+
 }  // namespace
 
 std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
@@ -189,6 +196,50 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
                                                      WorkProgress* progress) {
   const auto file = peek(how, directory, progress);
   return file ? std::optional(file->metadata()) : std::nullopt;
+}
+
+std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress* progress) {
+  const bool named = o.resume.from == config::Resume::From::file;
+  if (!named && !(o.model.empty() && o.model_file.empty())) return std::nullopt;
+  auto file = peek(o.resume, o.checkpoint_dir, progress);
+  const bool goes_on = file.has_value();
+  if (!file && !o.init_from.empty()) file = io::CheckpointFile::open(o.init_from, progress);
+  if (!file) return std::nullopt;
+  const io::CheckpointMetadata& m = file->metadata();
+  const std::string identity = text_in(m.config, "model");
+  return SavedNetwork{.checkpoint = file->path().string(),
+                      .name = m.model,
+                      .identity = identity.empty() ? m.model : identity,
+                      .text = m.network,
+                      .hash = m.model_hash,
+                      .named = named,
+                      .goes_on = goes_on};
+}
+
+std::optional<SavedNetwork> saved_network(const config::Options& options,
+                                          const allreduce::MpiSession& session,
+                                          WorkProgress* progress) {
+  nlohmann::json found;
+  if (session.rank() == 0) try {
+      if (const auto network = saved_network(options, progress))
+        found = {{"checkpoint", network->checkpoint},
+                 {"name", network->name},
+                 {"identity", network->identity},
+                 {"text", network->text},
+                 {"hash", network->hash},
+                 {"named", network->named},
+                 {"goes_on", network->goes_on}};
+    } catch (const Error& failure) {
+      found = {{"failure", failure.what()}, {"code", static_cast<int>(failure.code())}};
+    }
+  found = nlohmann::json::parse(
+      session.broadcast(found.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  if (found.is_null()) return std::nullopt;
+  if (found.contains("failure"))
+    throw Error(static_cast<Exit>(found["code"]), "read the network",
+                found["failure"].get<std::string>());
+  return SavedNetwork{found["checkpoint"], found["name"],  found["identity"], found["text"],
+                      found["hash"],       found["named"], found["goes_on"]};
 }
 
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,

@@ -10,6 +10,7 @@
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 #include "ringtrain/model/graph.hpp"
+#include "train/plan/model_source.hpp"
 #include "train/state/training_state.hpp"
 
 namespace ringtrain::train {
@@ -36,7 +37,19 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
                                                      const std::filesystem::path& directory,
                                                      WorkProgress* progress = nullptr);
 
-/// Whether that checkpoint says how many steps were left out; likewise by its index alone.
+/// The network of the checkpoint that the options name, or find, to go on from or to start from.
+/// Nothing where there is none, or where the options name a network and no --resume FILE. Throws as
+/// CheckpointFile::open() does.
+std::optional<SavedNetwork> saved_network(const config::Options& options,
+                                          WorkProgress* progress = nullptr);
+
+/// What rank 0 finds so, or its failure, on every rank. Collective.
+std::optional<SavedNetwork> saved_network(const config::Options& options,
+                                          const allreduce::MpiSession& session,
+                                          WorkProgress* progress);
+
+/// Whether the checkpoint that resume() would take says how many steps were left out; by its index
+/// alone.
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
                    WorkProgress* progress = nullptr);
 

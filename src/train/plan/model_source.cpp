@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -57,24 +58,75 @@ void check(const model::Recipe& recipe) {
 
 }  // namespace
 
-ModelSource::ModelSource(const config::Options& options)
-    : file_(options.model_file),
-      text_(file_.empty() ? model::model_text(options.model) : read_text(file_)),
-      classes_(options.classes) {}
+ModelSource::ModelSource(const config::Options& options, const std::optional<SavedNetwork>& saved)
+    : saved_(saved), classes_(options.classes) {
+  if (!options.model_file.empty())
+    take_file(options.model_file);
+  else if (!options.model.empty())
+    take_zoo(options.model);
+  else if (saved)
+    take_saved();
+  else
+    take_zoo(config::usual_model);
+  if (!options.model.empty()) option_ = "--model " + options.model;
+}
+
+void ModelSource::take_file(const std::string& file) {
+  option_ = "--model-file " + brief(file);
+  place_ = brief(file);
+  text_ = read_text(file);
+  of_file_ = true;
+}
+
+void ModelSource::take_zoo(const std::string& name) {
+  place_ = "built in";
+  text_ = model::model_text(name);
+}
+
+// Files of earlier builds, and of PyTorch's weights, hold no more than a name.
+void ModelSource::take_saved() {
+  const bool built_in = std::ranges::count(model::model_names(), saved_->name) > 0;
+  if (saved_->text.empty() && !built_in)
+    throw Error(
+        Exit::usage, brief(saved_->checkpoint),
+        fmt::format("holds no network, but the name {}: give --model-file", brief(saved_->name)));
+  if (saved_->text.empty()) return take_zoo(saved_->name);
+  place_ = brief(saved_->checkpoint);
+  text_ = saved_->text;
+  identity_ = brief(saved_->identity);
+  of_saved_ = true;
+}
 
 model::Model ModelSource::make(std::optional<int> usual) const {
-  return model::read_model_file(text_, brief(file_), classes_ ? classes_ : usual, check);
+  const bool as_saved = of_saved_ && saved_->goes_on;
+  model::Model model = model::read_model_file(text_, of_saved_ ? "network of " + place_ : place_,
+                                              classes_ || as_saved ? classes_ : usual, check);
+  if (saved_ && saved_->named) expect_saved(model);
+  return model;
+}
+
+// Where the user said nothing, nothing contradicts: that layers differ is told when they are
+// loaded.
+void ModelSource::expect_saved(const model::Model& model) const {
+  const std::string option =
+      option_.empty() && classes_ ? fmt::format("--classes {}", *classes_) : option_;
+  if (option.empty() || saved_->hash == 0 || model.graph.structure_hash() == saved_->hash) return;
+  std::string held = brief(saved_->name);
+  if (!saved_->text.empty())
+    held += fmt::format(" for {} classes",
+                        model::read_model_file(saved_->text, place_, std::nullopt, check).classes);
+  throw Error(Exit::usage, option,
+              fmt::format("makes {} for {} classes; {} holds {}: leave the option out, or --resume",
+                          model.name, model.classes, brief(saved_->checkpoint), held));
 }
 
 std::string ModelSource::identity(const model::Model& model) const {
-  return file_.empty() ? model.name
-                       : fmt::format("{} (file {})", model.name, hex(hash_text(text_)));
+  if (of_file_) return fmt::format("{} (file {})", model.name, hex(hash_text(text_)));
+  return of_saved_ ? identity_ : model.name;
 }
 
 std::string ModelSource::text(const model::Model& model) const {
   return model::with_classes(text_, model.classes);
 }
-
-std::string ModelSource::place() const { return file_.empty() ? "built in" : brief(file_); }
 
 }  // namespace ringtrain::train

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -7,15 +8,29 @@
 
 namespace ringtrain::train {
 
-/// Where a run's network comes from: a model file of the zoo, or that of --model-file, which is read
-/// once.
+/// The network of the checkpoint that a run goes on from, or starts from.
+struct SavedNetwork {
+  std::string checkpoint{};  ///< its path
+  std::string name{};
+  std::string identity{};  ///< as ModelSource::identity() has it
+  std::string text{};      ///< a model file; empty: the file does not say
+  std::uint64_t hash = 0;
+  bool named = false;    ///< by --resume FILE: the user must not say otherwise
+  bool goes_on = false;  ///< its training goes on, so its classes stay
+};
+
+/// Where a run's network comes from: --model-file, which is read once, the zoo by --model, a
+/// checkpoint, or the default of the zoo.
 class ModelSource {
  public:
-  /// Throws Error (usage) when the file cannot be read.
-  explicit ModelSource(const config::Options& options);
+  /// Throws Error (usage) when the file cannot be read, and where a checkpoint without a network is
+  /// not of the zoo.
+  explicit ModelSource(const config::Options& options,
+                       const std::optional<SavedNetwork>& saved = std::nullopt);
 
-  /// The network for --classes, else for `usual` classes, else for as many as it has. Throws Error
-  /// (usage) where there is none, or the file is wrong.
+  /// The network for --classes, else for `usual` classes, else for as many as it has. One that goes
+  /// on has as many as before. Throws Error (usage) where there is none, where the file is wrong,
+  /// and where --model, --model-file or --classes contradict --resume FILE.
   model::Model make(std::optional<int> usual = std::nullopt) const;
 
   /// What tells the network that trains from others: its name, and of a file what it says.
@@ -24,11 +39,18 @@ class ModelSource {
   /// The model file that makes `model`, which make() made.
   std::string text(const model::Model& model) const;
   /// Where that file is, for the user: its path, or that it is built in.
-  std::string place() const;
+  const std::string& place() const { return place_; }
 
  private:
-  std::string file_;  // empty: text_ is of the zoo
-  std::string text_;
+  void take_file(const std::string& file);
+  void take_saved();
+  void take_zoo(const std::string& name);
+  void expect_saved(const model::Model& model) const;
+
+  std::optional<SavedNetwork> saved_;
+  std::string option_;  // that named the network; empty: none did
+  std::string place_, text_, identity_;
+  bool of_file_ = false, of_saved_ = false;
   std::optional<int> classes_;
 };
 

@@ -1,6 +1,6 @@
 #include "train/plan/run_plan.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -312,7 +312,8 @@ void check_sharding(const config::Options& o) {
 }  // namespace
 
 RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ranks,
-                      const Tell& tell, WorkProgress* progress) {
+                      const Tell& tell, WorkProgress* progress,
+                      const std::optional<SavedNetwork>& saved) {
   check_device(options);
   RunPlan plan;
   plan.options = options;
@@ -323,7 +324,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   }
   plan.data_threads = options.data_threads.value_or(cpus);
   if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
-  const ModelSource source(options);
+  const ModelSource source(options, saved);
   const io::DatasetOptions data =
       dataset_options(options, source, plan.data_threads, tell, progress);
   plan.training = io::open_dataset(options.data, io::Split::training, data);
@@ -332,9 +333,10 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
     throw Error(Exit::data, "--eval-only on " + plan.training->description(),
                 "no directory val/, valid/, validation/ or test/ beside it, and no shards for "
                 "evaluation");
-  at(progress, Work::plan, options.model);
+  at(progress, Work::plan, options.model.empty() ? source.place() : options.model);
   plan.model = source.make(plan.training->classes());
   plan.options.model = source.identity(plan.model);
+  plan.network = source.text(plan.model);
   complete(plan.options, plan.model);
   check_sharding(plan.options);
   check_classes(plan);
@@ -351,6 +353,22 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
                         plan.epochs};
   plan.input = input_of(plan.model);
   return plan;
+}
+
+std::string input_text(const RunPlan& plan) {
+  const auto& image = std::get<model::ImageInput>(plan.model.graph.nodes[0].operation);
+  const io::Extent size = plan.input.output,
+                   cover = plan.input.cover == io::Extent{} ? size : plan.input.cover;
+  const bool whole = image.normalisation == compute::Normalisation::standardise_image;
+  return fmt::format(
+      R"({{"size":[{},{}],{},"interpolation":"bilinear","antialias":true,"channels":"RGB",{}}})",
+      size.height, size.width,
+      plan.input.central_fraction > 0
+          ? fmt::format(R"("central_fraction":{})", plan.input.central_fraction)
+          : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
+      whole ? R"("standardise":true)"
+            : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
+                          fmt::join(image.deviation, ",")));
 }
 
 std::vector<allreduce::GradientMatrix> gradient_matrices(const model::Graph& graph) {

@@ -11,6 +11,7 @@
 #include "ringtrain/io/loader/loader.hpp"
 #include "ringtrain/model/graph.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "train/plan/model_source.hpp"
 #include "train/plan/step_settings.hpp"
 
 namespace ringtrain::train {
@@ -22,6 +23,7 @@ inline constexpr int most_samples = 100'000'000;  ///< in a step
 struct RunPlan {
   config::Options options;  ///< with every recipe default filled in
   model::Model model;
+  std::string network;  ///< the model file that makes it
   std::unique_ptr<io::Dataset> training;
   std::unique_ptr<io::Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
@@ -92,10 +94,14 @@ using Tell = std::function<void(const std::string&)>;
 void check_cpu_precision(config::Precision precision);
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
 /// `cpus`: how many processors this rank has, for loader threads. `progress` hears which files are
-/// read, and may be null.
+/// read, and may be null. `saved`: the network that runs where the options name none.
 RunPlan make_run_plan(
     const config::Options& options, int cpus, int rank, int ranks,
-    const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
+    const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr,
+    const std::optional<SavedNetwork>& saved = std::nullopt);
+
+/// How an image becomes the network's input in evaluation, as JSON (checkpoint-format.md).
+std::string input_text(const RunPlan& plan);
 
 /// --bucket-mb on GPUs, where it is not given. NCCL's latency grows with the ranks, and fewer sums
 /// hide more of it; what CPUs compress is hidden the better the smaller the last sum is.

@@ -189,8 +189,8 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession
   mine.global_batch.reset();
   progress.at(Work::plan, o.model);
   if (!facts.on_gpu)
-    facts.planned =
-        static_cast<std::uint64_t>(rank_memory(mine, session.size(), &progress).total());
+    facts.planned = static_cast<std::uint64_t>(
+        rank_memory(plan.model, mine, session.size(), &progress).total());
   facts.data = plan.training->description();
   progress.at(Work::open, o.data);
   if (session.local_rank() == 0)
@@ -199,7 +199,7 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession
   if (session.rank() > 0 || o.checkpoint_dir.empty() || o.eval_only) return;
   progress.at(Work::open, o.checkpoint_dir);
   facts.checkpoint_dir = o.checkpoint_dir;
-  facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(mine));
+  facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(plan.model, mine));
   facts.checkpoint_room = room_in(o.checkpoint_dir);
   facts.checkpoints_there = checkpoints_in(o.checkpoint_dir);
   facts.keep = o.keep;

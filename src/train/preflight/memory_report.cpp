@@ -14,7 +14,6 @@
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "train/engine/schedule.hpp"
-#include "train/plan/model_source.hpp"
 #include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
@@ -103,8 +102,9 @@ struct Subject {
 };
 
 // On so many ranks.
-Subject subject_of(const config::Options& o, std::optional<int> usual_batch, int ranks = 1) {
-  Subject s{ModelSource(o).make()};
+Subject subject_of(const model::Model& model, const config::Options& o,
+                   std::optional<int> usual_batch, int ranks = 1) {
+  Subject s{model};
   const model::Recipe& recipe = s.model.recipe;
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
@@ -197,7 +197,7 @@ std::string shards_text(const Subject& s) {
       s.slot_bytes() * s.shards / giga, s.shards);
 }
 
-std::string gpu_report(const config::Options& o) {
+std::string gpu_report(const model::Model& model, const config::Options& o) {
   const compute::GpuModel& gpu = compute::gpu_model(*o.plan_device);
   const Element element = config::element_of(o.precision);
   if (!gpu.has(element))
@@ -205,7 +205,7 @@ std::string gpu_report(const config::Options& o) {
         Exit::usage, "--plan-device " + gpu.name,
         fmt::format("{} has no {}; say --precision fp16, or fp32", gpu.title, name_of(element)));
   const auto planner = compute::make_gpu_planner(gpu, element, o.deterministic);
-  const Subject s = subject_of(o, gpu_batch, 2);
+  const Subject s = subject_of(model, o, gpu_batch, 2);
   const auto schedule_of = [&](model::Mode mode) {
     return s.schedule([&](const compute::Schedule& at,
                           const compute::Step& step) { return planner->supports(at, step); },
@@ -273,9 +273,9 @@ std::string travel_line(const Subject& s) {
                      bytes / mega, 100 * bytes / all, all / mega);
 }
 
-std::string cpu_report(const config::Options& o) {
+std::string cpu_report(const model::Model& model, const config::Options& o) {
   check_cpu_precision(o.precision);
-  const Subject s = subject_of(o, std::nullopt, 2);
+  const Subject s = subject_of(model, o, std::nullopt, 2);
   const RankMemory memory = rank_memory(s, o);
   return fmt::format("{} on this CPU: a rank's training, {}, {} images a step\n", s.model.name,
                      name_of(config::cpu_element_of(o.precision)), s.batch) +
@@ -291,16 +291,17 @@ std::string cpu_report(const config::Options& o) {
 
 }  // namespace
 
-RankMemory rank_memory(const config::Options& options, int ranks, WorkProgress* progress) {
-  return rank_memory(subject_of(options, std::nullopt, ranks), options, progress);
+RankMemory rank_memory(const model::Model& model, const config::Options& options, int ranks,
+                       WorkProgress* progress) {
+  return rank_memory(subject_of(model, options, std::nullopt, ranks), options, progress);
 }
 
-double checkpoint_bytes(const config::Options& options) {
-  return subject_of(options, std::nullopt).checkpoint_bytes();
+double checkpoint_bytes(const model::Model& model, const config::Options& options) {
+  return subject_of(model, options, std::nullopt).checkpoint_bytes();
 }
 
-std::string plan_report(const config::Options& options) {
-  return options.plan_device ? gpu_report(options) : cpu_report(options);
+std::string plan_report(const model::Model& model, const config::Options& options) {
+  return options.plan_device ? gpu_report(model, options) : cpu_report(model, options);
 }
 
 }  // namespace ringtrain::train

@@ -3,14 +3,15 @@
 
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/config/options.hpp"
+#include "ringtrain/model/zoo.hpp"
 
 namespace ringtrain::train {
 
-/// What `--plan` prints about one rank's training step: memory and, for a GPU, bytes moved an
-/// image, fusions, the most that memory and arithmetic allow, and the step time they predict. Needs
-/// no data, no other rank and no GPU. Throws Error (usage) when the build cannot plan for the
-/// device.
-std::string plan_report(const config::Options& options);
+/// What `--plan` prints about one rank's step of training `model`: memory and, for a GPU, bytes
+/// moved an image, fusions, the most that memory and arithmetic allow, and the step time they
+/// predict. Needs no data, no other rank and no GPU. Throws Error (usage) when the build cannot
+/// plan for the device.
+std::string plan_report(const model::Model& model, const config::Options& options);
 
 /// Bytes that a rank's training takes on CPUs.
 struct RankMemory {
@@ -22,8 +23,9 @@ struct RankMemory {
   }
 };
 /// As plan_report() tells it, of one of so many ranks.
-RankMemory rank_memory(const config::Options& options, int ranks, WorkProgress* progress = nullptr);
+RankMemory rank_memory(const model::Model& model, const config::Options& options, int ranks,
+                       WorkProgress* progress = nullptr);
 /// Of one checkpoint's tensors.
-double checkpoint_bytes(const config::Options& options);
+double checkpoint_bytes(const model::Model& model, const config::Options& options);
 
 }  // namespace ringtrain::train

@@ -39,6 +39,8 @@ struct StateLayout {
 };
 
 inline constexpr std::size_t most_unreadable = 16384;
+/// As JSON, of input, network and class names together: what is longer stays out of the file.
+inline constexpr std::size_t most_description = 1 << 20;
 
 /// All of a checkpoint but its tensors. Equal states have equal metadata: nothing of host, time,
 /// path or run is in it.
@@ -58,9 +60,17 @@ struct CheckpointMetadata {
   /// Samples of the training data that could not be read so far, the first most_unreadable of them.
   /// Not part of the state.
   std::vector<std::uint64_t> unreadable{};
+  // What the tensors are good for; empty in files that do not say it, and not part of the state.
+  std::string input{};        ///< JSON: how an image becomes numbers
+  std::string network{};      ///< the text of a model file
+  std::string class_names{};  ///< class_names_text() of the training data
 
   bool operator==(const CheckpointMetadata&) const = default;
 };
+
+/// `names`, by label, as one text: a line each, where `\n` and `\\` stand for a newline and a
+/// backslash in a name.
+std::string class_names_text(std::span<const std::string> names);
 
 /// What two equal trainings share at equal steps: hash of tensors, step, epoch, position, seed,
 /// optimizer scalars and model. `hashes` holds XXH64 of each tensor's bytes; the order does not

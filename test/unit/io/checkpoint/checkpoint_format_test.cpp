@@ -140,6 +140,40 @@ TEST_CASE("Checkpoint: equal states give equal files but for run id and lineage"
   CHECK((a == b));
 }
 
+TEST_CASE("Checkpoint: network, class names and input come back as they were") {
+  const TemporaryDirectory directory;
+  State state(240);
+  state.metadata.input = R"({"size":[8,8]})";
+  state.metadata.network = "model m classes=2 # \"\\\t\x01\xC3\xA9\"\r\n\nloss\n";
+  state.metadata.class_names = class_names_text(std::vector<std::string>{"a\nb", "", "c\\n"});
+
+  const auto path = save_one(directory, state);
+
+  CHECK(state.metadata.class_names == "a\\nb\n\nc\\\\n");
+  CHECK(CheckpointFile::open(path).metadata() == state.metadata);
+  CHECK_THAT(inspect(path), Contains("\nclasses      3: a") && Contains("\n  loss\n"));
+}
+
+TEST_CASE("Checkpoint: there is room for the names of 22,000 classes, and nothing fails beyond") {
+  const TemporaryDirectory directory;
+  State state(240);
+  std::vector<std::string> names;
+  for (int i = 0; i < 22'000; ++i) names.push_back(fmt::format("n{:08}, of a longer name", i));
+  state.metadata.network = std::string(100'000, '\n');
+  state.metadata.class_names = class_names_text(names);
+
+  const auto path = save_one(directory, state);
+
+  CHECK(CheckpointFile::open(path).metadata() == state.metadata);
+  CHECK(std::filesystem::file_size(path) < (4 << 20));
+  state.metadata.step = 241;
+  state.metadata.class_names.append(most_description, 'x');
+  const TemporaryDirectory other;
+  const CheckpointMetadata without = CheckpointFile::open(save_one(other, state)).metadata();
+  CHECK(without.class_names.empty());
+  CHECK(without.network == state.metadata.network);
+}
+
 TEST_CASE("Checkpoint: what is published follows the umask, and `lock` does") {
   const auto [mask, mode] =
       GENERATE(table<mode_t, unsigned>({{0002, 0664}, {0022, 0644}, {0077, 0600}}));
@@ -162,6 +196,7 @@ TEST_CASE("Checkpoint: equal states give equal state hashes, others do not") {
   CheckpointMetadata irrelevant = state.metadata, later = state.metadata;
   irrelevant.plans = irrelevant.config = "{}";
   irrelevant.unreadable = {3};
+  irrelevant.network = irrelevant.class_names = irrelevant.input = "{}";
   later.position += 1;
 
   CHECK(hash(irrelevant, {1, 2}) == base);

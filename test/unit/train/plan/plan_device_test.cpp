@@ -9,12 +9,12 @@ TEST_CASE(
   config::Options o;
   o.plan = true;
   o.plan_device = "h100";
-  o.model = "mlp";
   o.batch = 32;
 
   if constexpr (BUILT_WITH_CUDA)
-    CHECK_THAT(plan_report(o), Catch::Contains("predicted: "));
+    CHECK_THAT(plan_report(model::make_model("mlp"), o), Catch::Contains("predicted: "));
   else
-    CHECK_THROWS_WITH(plan_report(o), Catch::Contains("this build has no CUDA") &&
-                                          Catch::Contains("-DRINGTRAIN_CUDA=ON"));
+    CHECK_THROWS_WITH(
+        plan_report(model::make_model("mlp"), o),
+        Catch::Contains("this build has no CUDA") && Catch::Contains("-DRINGTRAIN_CUDA=ON"));
 }

@@ -322,6 +322,82 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
   CHECK(make_run_plan(o, 1, 0, 2).options.model != plan.options.model);
 }
 
+TEST_CASE("plan: without a name, the network is that of the checkpoint") {
+  const config::Options o = options_for("");
+  const SavedNetwork own{.checkpoint = "a/step-0000000001.h5",
+                         .name = "own",
+                         .identity = "own (file 1)",
+                         .text =
+                             "model own classes=12\nrecipe lr=0.5\ninput size=8\n"
+                             "fc = matrix_product outputs=$classes\nloss\n",
+                         .named = true,
+                         .goes_on = true};
+  SavedNetwork started = own;
+  started.named = started.goes_on = false;
+  const SavedNetwork of_earlier_build{.checkpoint = "a/step-0000000001.h5", .name = "resnet20"};
+  const auto plan_of = [&](const std::optional<SavedNetwork>& saved) {
+    return make_run_plan(
+        o, 1, 0, 1, [](const std::string&) {}, nullptr, saved);
+  };
+
+  const RunPlan goes_on = plan_of(own);
+
+  CHECK(goes_on.options.model == "own (file 1)");
+  CHECK(goes_on.model.classes == 12);  // the data have 10
+  CHECK(goes_on.network == own.text);
+  CHECK(*goes_on.options.lr == 0.5);
+  CHECK(plan_of(started).model.classes == 10);
+  CHECK_THAT(plan_of(started).network, Catch::StartsWith("model own classes=10\n"));
+  CHECK(plan_of(of_earlier_build).model.name == "resnet20");
+  CHECK(plan_of(std::nullopt).model.name == config::usual_model);
+  CHECK_THROWS_WITH(plan_of(SavedNetwork{.checkpoint = "a.h5", .name = "own"}),
+                    Contains("a.h5: holds no network, but the name own: give --model-file"));
+}
+
+TEST_CASE("plan: a network that contradicts --resume FILE is refused with both") {
+  const model::Model held = model::make_model("resnet20", 10);
+  SavedNetwork saved{.checkpoint = "a.h5",
+                     .name = "resnet20",
+                     .identity = "resnet20",
+                     .text = std::string(model::model_text("resnet20")),
+                     .hash = held.graph.structure_hash(),
+                     .named = true,
+                     .goes_on = true};
+  const auto refused = [&](const config::Options& o) -> std::string {
+    try {
+      make_run_plan(
+          o, 1, 0, 1, [](const std::string&) {}, nullptr, saved);
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::usage);
+      return failure.what();
+    }
+    return "accepted";
+  };
+  config::Options other_classes = options_for("");
+  other_classes.classes = 12;
+
+  CHECK(refused(options_for("resnet20")) == "accepted");
+  CHECK(refused(options_for("")) == "accepted");
+  CHECK_THAT(refused(options_for("mlp")),
+             Contains("--model mlp: makes mlp for 10 classes; a.h5 holds resnet20 for 10 classes"));
+  CHECK_THAT(refused(other_classes), Contains("--classes 12: makes resnet20 for 12 classes; a.h5 "
+                                              "holds resnet20 for 10 classes"));
+  saved.text.clear();
+  CHECK_THAT(refused(options_for("mlp")), Contains("a.h5 holds resnet20: "));
+  saved.named = false;  // --resume auto: what is there is looked at later
+  CHECK(refused(options_for("mlp")) == "accepted");
+}
+
+TEST_CASE("plan: how images become numbers is what evaluation does") {
+  CHECK(input_text(make_run_plan(options_for("resnet18"), 1, 0, 1)) ==
+        R"({"size":[224,224],"cover":[256,256],"interpolation":"bilinear","antialias":true,)"
+        R"("channels":"RGB","mean":[0.485,0.456,0.406],"deviation":[0.229,0.224,0.225]})");
+  CHECK_THAT(input_text(make_run_plan(options_for("inception_v3"), 1, 0, 1)),
+             Contains(R"("size":[299,299],"central_fraction":0.875,)"));
+  CHECK_THAT(input_text(make_run_plan(options_for("cifar10_cnn"), 1, 0, 1)),
+             Contains(R"("size":[24,24],"cover":[32,32],)") && Contains(R"("standardise":true})"));
+}
+
 TEST_CASE("plan: what only the trainer knows of a model file is told with its line, too") {
   const auto refused = [](const std::string& recipe) {
     const TemporaryFile file("model own classes=10\n" + recipe + "\n");

@@ -18,13 +18,17 @@ config::Options planned(const std::string& model, std::optional<std::string> dev
   return o;
 }
 
+std::string report_of(const config::Options& o) {
+  return plan_report(model::make_model(o.model), o);
+}
+
 }  // namespace
 
 TEST_CASE("plan: a CPU's memory is described without data") {
   config::Options o = planned("resnet20", std::nullopt);
   o.batch = 64;
 
-  const std::string report = plan_report(o);
+  const std::string report = report_of(o);
 
   // 269,722 parameters and gradients and momentum of 4 bytes.
   CHECK_THAT(report, Contains("64 images a step") && Contains("0.003 GB"));
@@ -32,10 +36,10 @@ TEST_CASE("plan: a CPU's memory is described without data") {
 
 TEST_CASE("plan: checkpoint slots are two copies of the state") {
   config::Options o = planned("resnet20", std::nullopt);
-  const std::string without = plan_report(o);
+  const std::string without = report_of(o);
   o.checkpoint_dir = "somewhere";
 
-  const std::string with = plan_report(o);
+  const std::string with = report_of(o);
 
   // 2 slots of 269,722 parameters and momenta and 1,376 statistics of 4 bytes.
   CHECK_THAT(without, Contains("two slots for checkpoints                        0.000 GB"));
@@ -46,48 +50,49 @@ TEST_CASE("plan: what does not fit is planned all the same") {
   config::Options o = planned("cifar10_cnn", std::nullopt);  // whose pools keep what wins
   o.batch = 1'000'000;
 
-  CHECK_THAT(plan_report(o), Contains("1000000 images a step") && Contains("in all"));
+  CHECK_THAT(report_of(o), Contains("1000000 images a step") && Contains("in all"));
 }
 
 TEST_CASE("plan: between CPUs, gradients that travel in 16 bits take no memory") {
   config::Options o = planned("resnet20", std::nullopt);
-  const std::string fp32 = plan_report(o);
+  const std::string fp32 = report_of(o);
   o.gradient_dtype = Element::bf16;
 
-  CHECK(plan_report(o) == fp32);
+  CHECK(report_of(o) == fp32);
 }
 
 TEST_CASE("plan: compressed gradients take memory, and few bytes") {
   config::Options o = planned("resnet20", std::nullopt);
-  const double before = rank_memory(o, 1).state;
+  const double before = rank_memory(model::make_model(o.model), o, 1).state;
   o.compress = {.kind = allreduce::Compression::Kind::topk, .ratio = 0.01};
 
-  CHECK_THAT(plan_report(o), Contains("between two hosts: 0.03 MB of gradients a step, 2.5"));
-  CHECK(rank_memory(o, 1).state - before > 3 * 4 * 260'000);
-  CHECK(rank_memory(o, 1).state - before < 3 * 4 * 270'000);
+  CHECK_THAT(report_of(o), Contains("between two hosts: 0.03 MB of gradients a step, 2.5"));
+  CHECK(rank_memory(model::make_model(o.model), o, 1).state - before > 3 * 4 * 260'000);
+  CHECK(rank_memory(model::make_model(o.model), o, 1).state - before < 3 * 4 * 270'000);
 }
 
 TEST_CASE("plan: of shared momentum a rank has its part") {
   config::Options o = planned("resnet50", std::nullopt);
-  const double whole = rank_memory(o, 4).state;
+  const double whole = rank_memory(model::make_model(o.model), o, 4).state;
   o.shard_optimizer = true;
 
   // 25,557,032 momenta of 4 bytes.
-  CHECK(whole - rank_memory(o, 4).state == Approx(25'557'032 * 4 * 0.75));
-  CHECK(rank_memory(o, 1).state == whole);
-  CHECK_THAT(plan_report(o), Contains("each of N ranks has 1/N of 0.102 GB"));
+  CHECK(whole - rank_memory(model::make_model(o.model), o, 4).state ==
+        Approx(25'557'032 * 4 * 0.75));
+  CHECK(rank_memory(model::make_model(o.model), o, 1).state == whole);
+  CHECK_THAT(report_of(o), Contains("each of N ranks has 1/N of 0.102 GB"));
 }
 
 TEST_CASE("plan: of momentum that two GPUs share, each has half") {
   if constexpr (!BUILT_WITH_CUDA) return;  // plan_device_test.cpp has what such a build says
   config::Options o = planned("resnet50", "h100");
-  CHECK_THAT(plan_report(o), !Contains("1/N"));
+  CHECK_THAT(report_of(o), !Contains("1/N"));
   o.shard_optimizer = true;
 
-  CHECK_THAT(plan_report(o), Contains("each of N ranks has 1/N of 0.102 GB of optimizer's state: "
-                                      "here N = 2"));
+  CHECK_THAT(report_of(o), Contains("each of N ranks has 1/N of 0.102 GB of optimizer's state: "
+                                    "here N = 2"));
 }
 
 TEST_CASE("plan: an unknown GPU is refused with the known names") {
-  CHECK_THROWS_WITH(plan_report(planned("mlp", "h900")), Contains("h100, h200"));
+  CHECK_THROWS_WITH(report_of(planned("mlp", "h900")), Contains("h100, h200"));
 }

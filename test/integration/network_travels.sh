@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# network_travels.sh MPIRUN TRAIN: a checkpoint of one's own network needs nothing beside it.
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 train=$(realpath "$2")
+enter_folder
+
+job() { # OPTION...
+  launch 2 "$train" --data shapes --batch 8 --eval-every 0 "$@"
+}
+
+cat >own.model <<'MODEL'
+# Of mine: "quotes", \ and é.
+model own classes=10
+recipe lr=0.01 optimizer=adam lr-schedule=constant
+input size=16 mean=0.4,0.5,0.6
+conv = convolution channels=4 kernel=3 stride=2
+bn = batch_norm
+relu
+fc = matrix_product outputs=$classes
+loss
+MODEL
+job --model-file own.model --steps 4 --checkpoint-dir calm
+exits "undisturbed" 0
+said=$(top1) file=$PWD/calm/step-0000000004.h5
+job --model-file own.model --steps 2 --checkpoint-dir run
+mkdir elsewhere && mv run elsewhere && cp own.model kept && rm own.model && cd elsewhere || exit 1
+log=$dir/log
+
+"$train" --inspect "$file" >shown || wrong "inspect fails"
+check "inspect: the network" grep -q '^  fc = matrix_product outputs=$classes$' shown
+check "inspect: the classes" grep -q '^classes  *10: ' shown
+check "inspect: the input" grep -q '^input .*"size":\[16,16\].*"mean":\[0.4,0.5,0.6\]' shown
+"$train" --print-model --resume "$file" >printed || wrong "the network cannot be printed"
+check "print-model: the file as it was" cmp printed "$dir/kept"
+
+job --eval-only --resume "$file"
+exits "evaluated" 0
+check "evaluated: as before" is "$(top1)" "$said"
+job --steps 4 --checkpoint-dir run
+exits "resumed" 0
+check "resumed: from the newest" has "resumed from step-0000000002.h5 at step 2"
+check "resumed: nothing has changed" lacks "changed since that checkpoint: model"
+check "resumed: the same bits" is "$(bits run)" "$(bits "$dir/calm")"
+job --steps 5 --resume "$file" --checkpoint-dir more
+exits "resumed from a file" 0
+check "resumed from a file: nothing has changed" lacks "changed since that checkpoint: model"
+job --steps 1 --seed 2 --classes 12 --init-from "$file"
+exits "started from its weights" 0
+check "started from its weights: the head is new" has "drawn anew, .*: fc.weight \[12,256\], fc.bias \[12\]"
+
+job --model mlp --steps 5 --resume "$file"
+exits "another network" 64
+check "another network: both are told" has "--model mlp: makes mlp for 10 classes; .*step-0000000004.h5 holds own for 10 classes"
+job --classes 12 --steps 5 --resume "$file"
+exits "other classes" 64
+check "other classes: both are told" has "--classes 12: makes own for 12 classes; .* holds own for 10 classes"
+sed 's/stride=2/stride=1/' "$dir/kept" >other.model
+job --model-file other.model --steps 5 --resume "$file"
+exits "another file" 64
+check "another file: it is named" has "--model-file other.model: makes own for 10 classes; "
+exit $bad

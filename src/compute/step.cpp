@@ -1,7 +1,6 @@
 #include "ringtrain/compute/step.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace ringtrain::compute {
 namespace {
@@ -13,52 +12,10 @@ struct Overload : Kinds... {
 template <class... Kinds>
 Overload(Kinds...) -> Overload<Kinds...>;  // clang before 17 does not deduce it
 
-std::vector<ParameterRange> weight_and_bias(const auto& step) {
-  std::vector<ParameterRange> ranges{step.w};
-  if (step.b) ranges.push_back(*step.b);
-  return ranges;
-}
-
-std::vector<ParameterRange> gamma_and_beta(const auto& norm) {
-  std::vector<ParameterRange> ranges{norm.beta};
-  if (norm.gamma) ranges.push_back(*norm.gamma);
-  return ranges;
-}
-
 }  // namespace
 
 const char* name_of(const Step& step) {
-  static constexpr std::array names{"Input",
-                                    "ConvolutionForward",
-                                    "ConvolutionInputGradient",
-                                    "ConvolutionWeightGradient",
-                                    "MatrixProductForward",
-                                    "MatrixProductInputGradient",
-                                    "MatrixProductWeightGradient",
-                                    "ReluForward",
-                                    "ReluBackward",
-                                    "BatchNormForward",
-                                    "BatchNormBackward",
-                                    "Add",
-                                    "Concat",
-                                    "ChannelSlice",
-                                    "ShortcutForward",
-                                    "ShortcutBackward",
-                                    "MaxPoolForward",
-                                    "MaxPoolBackward",
-                                    "AveragePoolForward",
-                                    "AveragePoolBackward",
-                                    "LrnForward",
-                                    "LrnBackward",
-                                    "Dropout",
-                                    "SoftmaxCrossEntropy",
-                                    "BatchNormStatistics",
-                                    "BatchNormFinalize",
-                                    "BatchNormApply",
-                                    "BatchNormBackwardReduce",
-                                    "BatchNormBackwardApply"};
-  static_assert(names.size() == std::variant_size_v<Step>);
-  return names[step.index()];
+  return std::visit([](const auto& kind) { return kind.name; }, step);
 }
 
 std::vector<BatchNormSums> reductions_of(const Step& step) {
@@ -77,17 +34,17 @@ std::vector<BatchNormSums> reductions_of(const Step& step) {
 }
 
 std::vector<ParameterRange> gradients_written(const Step& step) {
-  return std::visit(
-      Overload{[](const ConvolutionWeightGradient& s) { return weight_and_bias(s); },
-               [](const MatrixProductWeightGradient& s) { return weight_and_bias(s); },
-               [](const BatchNormBackward& s) { return gamma_and_beta(s); },
-               [&](const auto&) {
-                 std::vector<ParameterRange> ranges;
-                 for (const BatchNormSums& reduction : reductions_of(step))
-                   std::ranges::copy(gamma_and_beta(reduction), back_inserter(ranges));
-                 return ranges;
-               }},
-      step);
+  std::vector<ParameterRange> ranges;
+  const auto take = [&](const auto& part) {
+    const auto add = [&](const std::optional<ParameterRange>& range) {
+      if (range) ranges.push_back(*range);
+    };
+    if constexpr (requires { part.gradients; })
+      std::apply([&](auto... range) { (add(part.*range), ...); }, part.gradients);
+  };
+  std::visit(take, step);
+  for (const BatchNormSums& reduction : reductions_of(step)) take(reduction);
+  return ranges;
 }
 
 bool touches_slice(const Schedule& schedule, const Step& step) {

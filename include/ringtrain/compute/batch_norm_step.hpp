@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <tuple>
 
 #include "ringtrain/compute/shape.hpp"
 
@@ -17,12 +18,9 @@ struct BatchNormForward {
   StatisticsRange statistics;
   float epsilon = 1e-5f;
   bool relu = false, unbiased = true, training = true, all_ranks = false;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.residual, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "BatchNormForward";
+  static constexpr auto reads = std::tuple(&BatchNormForward::x, &BatchNormForward::residual);
+  static constexpr auto writes = std::tuple(&BatchNormForward::y);
 };
 /// The gradient of the BatchNormForward with the same `x`. With g = (dy + dy2?), masked by y > 0
 /// when `relu`: writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for.
@@ -36,15 +34,11 @@ struct BatchNormBackward {
   ParameterRange beta;
   float epsilon = 1e-5f;
   bool relu = false, all_ranks = false;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::read);
-    f(s.dy, Access::read);
-    f(s.dy2, Access::read);
-    f(s.dx, Access::write);
-    f(s.dresidual, Access::write);
-  }
+  static constexpr const char* name = "BatchNormBackward";
+  static constexpr auto reads = std::tuple(&BatchNormBackward::x, &BatchNormBackward::y,
+                                           &BatchNormBackward::dy, &BatchNormBackward::dy2);
+  static constexpr auto writes = std::tuple(&BatchNormBackward::dx, &BatchNormBackward::dresidual);
+  static constexpr auto gradients = std::tuple(&BatchNormBackward::beta, &BatchNormBackward::gamma);
 };
 
 /// What a step reads in place of a tensor x: relu?(x * scale + bias + residual?), by channel; that
@@ -56,11 +50,8 @@ struct AppliedNorm {
   VectorId residual_scale = no_vector, residual_bias = no_vector;
   bool relu = false;
   TensorId y = no_tensor;  ///< where the value is also written
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.residual, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr auto reads = std::tuple(&AppliedNorm::residual);
+  static constexpr auto writes = std::tuple(&AppliedNorm::y);
 };
 
 /// What follows the gradient dy of a BatchNorm's (activated) output. With g = (dy + skip?), masked
@@ -79,14 +70,10 @@ struct BatchNormSums {
   VectorId g_scale = no_vector, x_scale = no_vector, shift = no_vector;
   TensorId residual = no_tensor;
   VectorId residual_scale = no_vector, residual_bias = no_vector;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::read);
-    f(s.skip, Access::read);
-    f(s.residual, Access::read);
-    f(s.g, Access::write);
-  }
+  static constexpr auto reads = std::tuple(&BatchNormSums::x, &BatchNormSums::y,
+                                           &BatchNormSums::skip, &BatchNormSums::residual);
+  static constexpr auto writes = std::tuple(&BatchNormSums::g);
+  static constexpr auto gradients = std::tuple(&BatchNormSums::beta, &BatchNormSums::gamma);
 };
 
 // The training BatchNorm in pieces, so that convolutions can take them in.
@@ -95,10 +82,9 @@ struct BatchNormSums {
 struct BatchNormStatistics {
   TensorId x;
   VectorId sums = no_vector;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-  }
+  static constexpr const char* name = "BatchNormStatistics";
+  static constexpr auto reads = std::tuple(&BatchNormStatistics::x);
+  static constexpr auto writes = std::tuple();
 };
 /// From the `sums` over `count` pixels, of which its channels are those from `first` on:
 /// inverse_deviation = 1 / sqrt(variance + epsilon),
@@ -114,30 +100,27 @@ struct BatchNormFinalize {
   bool unbiased = true;
   VectorId scale = no_vector, bias = no_vector, mean = no_vector, inverse_deviation = no_vector;
   int first = 0;
-  template <class S, class F>
-  static void visit(S&, F) {}
+  static constexpr const char* name = "BatchNormFinalize";
+  static constexpr auto reads = std::tuple();
+  static constexpr auto writes = std::tuple();
 };
 /// y = how(x). AppliedNorm::y is unused.
 struct BatchNormApply {
   TensorId x, y;
   AppliedNorm how;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    AppliedNorm::visit(s.how, f);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "BatchNormApply";
+  static constexpr auto reads = std::tuple(&BatchNormApply::x, &BatchNormApply::how);
+  static constexpr auto writes = std::tuple(&BatchNormApply::y);
 };
 /// BatchNormSums of dy. g is no_tensor where it would be dy itself: without ReLU and skip. It may
 /// be the same tensor as dy.
 struct BatchNormBackwardReduce {
   TensorId dy;
   BatchNormSums how;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.dy, Access::read);
-    BatchNormSums::visit(s.how, f);
-  }
+  static constexpr const char* name = "BatchNormBackwardReduce";
+  static constexpr auto reads =
+      std::tuple(&BatchNormBackwardReduce::dy, &BatchNormBackwardReduce::how);
+  static constexpr auto writes = std::tuple();
 };
 /// dx = g_scale * g + x_scale * x + shift, the gradient of the BatchNorm's input x. dx may be the
 /// same tensor as g. Where g is also that of a second BatchNorm (of a projection shortcut), dx2 is
@@ -147,14 +130,11 @@ struct BatchNormBackwardApply {
   VectorId g_scale = no_vector, x_scale = no_vector, shift = no_vector;
   TensorId x2 = no_tensor, dx2 = no_tensor;
   VectorId g_scale2 = no_vector, x_scale2 = no_vector, shift2 = no_vector;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.g, Access::read);
-    f(s.x, Access::read);
-    f(s.x2, Access::read);
-    f(s.dx, Access::write);
-    f(s.dx2, Access::write);
-  }
+  static constexpr const char* name = "BatchNormBackwardApply";
+  static constexpr auto reads = std::tuple(&BatchNormBackwardApply::g, &BatchNormBackwardApply::x,
+                                           &BatchNormBackwardApply::x2);
+  static constexpr auto writes =
+      std::tuple(&BatchNormBackwardApply::dx, &BatchNormBackwardApply::dx2);
 };
 
 }  // namespace ringtrain::compute

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <tuple>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -11,7 +13,9 @@
 
 namespace ringtrain::compute {
 
-// Each step kind names the tensors it touches and lists them once, in visit(), for the passes.
+// Each kind of step lists its operands once, as data, for the passes: the tensors that it `reads`
+// and `writes`, in members of its own or of a part such as a prologue, and the parameters whose
+// `gradients` it writes. A kind may have any number of each.
 // Weights: convolution out x kernel height x kernel width x in; matrix product out x features,
 // where features are in the order height, width, channels. Gradients are overwritten, never added
 // to. Where a step writes the gradient of a parameter it does so at the same range.
@@ -28,10 +32,9 @@ struct Input {
   std::vector<float> mean = {}, deviation = {};
   bool distort = false;  ///< apply Batch::distortions
   bool clip = false;     ///< then cut off what left 0..255; only with mean_deviation
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "Input";
+  static constexpr auto reads = std::tuple();
+  static constexpr auto writes = std::tuple(&Input::y);
 };
 
 /// y = relu?(x * w + b?). With a prologue, what it makes of x stands for x; padding stays zero.
@@ -44,12 +47,9 @@ struct ConvolutionForward {
   bool relu = false;
   std::optional<AppliedNorm> prologue = std::nullopt;
   VectorId sums = no_vector;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    if (s.prologue) AppliedNorm::visit(*s.prologue, f);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "ConvolutionForward";
+  static constexpr auto reads = std::tuple(&ConvolutionForward::x, &ConvolutionForward::prologue);
+  static constexpr auto writes = std::tuple(&ConvolutionForward::y);
 };
 /// With an epilogue, dx is no_tensor: what would be written there is the epilogue's dy. Where the
 /// epilogue's residual is another BatchNorm's scaled branch, that BatchNorm's sums may be made
@@ -59,13 +59,11 @@ struct ConvolutionInputGradient {
   TensorId dy, dx;
   ParameterRange w;
   std::optional<BatchNormSums> epilogue = std::nullopt, epilogue_of_residual = std::nullopt;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.dy, Access::read);
-    if (s.epilogue) BatchNormSums::visit(*s.epilogue, f);
-    if (s.epilogue_of_residual) BatchNormSums::visit(*s.epilogue_of_residual, f);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "ConvolutionInputGradient";
+  static constexpr auto reads =
+      std::tuple(&ConvolutionInputGradient::dy, &ConvolutionInputGradient::epilogue,
+                 &ConvolutionInputGradient::epilogue_of_residual);
+  static constexpr auto writes = std::tuple(&ConvolutionInputGradient::dx);
 };
 /// Writes dw, and db where there is a bias. A prologue of x has neither residual nor y.
 struct ConvolutionWeightGradient {
@@ -74,11 +72,12 @@ struct ConvolutionWeightGradient {
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
   std::optional<AppliedNorm> prologue = std::nullopt;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.dy, Access::read);
-  }
+  static constexpr const char* name = "ConvolutionWeightGradient";
+  static constexpr auto reads =
+      std::tuple(&ConvolutionWeightGradient::x, &ConvolutionWeightGradient::dy);
+  static constexpr auto writes = std::tuple();
+  static constexpr auto gradients =
+      std::tuple(&ConvolutionWeightGradient::w, &ConvolutionWeightGradient::b);
 };
 
 /// y = relu?(x w' + b?) with x flattened to batch x features.
@@ -87,83 +86,68 @@ struct MatrixProductForward {
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
   bool relu = false;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "MatrixProductForward";
+  static constexpr auto reads = std::tuple(&MatrixProductForward::x);
+  static constexpr auto writes = std::tuple(&MatrixProductForward::y);
 };
 struct MatrixProductInputGradient {
   TensorId dy, dx;
   ParameterRange w;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.dy, Access::read);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "MatrixProductInputGradient";
+  static constexpr auto reads = std::tuple(&MatrixProductInputGradient::dy);
+  static constexpr auto writes = std::tuple(&MatrixProductInputGradient::dx);
 };
 struct MatrixProductWeightGradient {
   TensorId x, dy;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.dy, Access::read);
-  }
+  static constexpr const char* name = "MatrixProductWeightGradient";
+  static constexpr auto reads =
+      std::tuple(&MatrixProductWeightGradient::x, &MatrixProductWeightGradient::dy);
+  static constexpr auto writes = std::tuple();
+  static constexpr auto gradients =
+      std::tuple(&MatrixProductWeightGradient::w, &MatrixProductWeightGradient::b);
 };
 
 /// y = max(x, 0)
 struct ReluForward {
   TensorId x, y;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "ReluForward";
+  static constexpr auto reads = std::tuple(&ReluForward::x);
+  static constexpr auto writes = std::tuple(&ReluForward::y);
 };
 /// dx = dy where y > 0, else 0. `y` may be any tensor that is positive where ReLU's output is.
 struct ReluBackward {
   TensorId y, dy, dx;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.y, Access::read);
-    f(s.dy, Access::read);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "ReluBackward";
+  static constexpr auto reads = std::tuple(&ReluBackward::y, &ReluBackward::dy);
+  static constexpr auto writes = std::tuple(&ReluBackward::dx);
 };
 
 /// y = relu?(a + b). Also sums two gradients of one tensor.
 struct Add {
   TensorId a, b, y;
   bool relu = false;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.a, Access::read);
-    f(s.b, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "Add";
+  static constexpr auto reads = std::tuple(&Add::a, &Add::b);
+  static constexpr auto writes = std::tuple(&Add::y);
 };
 
 /// y = the inputs beside each other along channels.
 struct Concat {
   std::vector<TensorId> x;
   TensorId y;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    for (auto& x : s.x) f(x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "Concat";
+  static constexpr auto reads = std::tuple(&Concat::x);
+  static constexpr auto writes = std::tuple(&Concat::y);
 };
 /// y = channels [first, first + channels of y) of x: the gradient of one input of a Concat.
 struct ChannelSlice {
   TensorId x, y;
   int first = 0;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "ChannelSlice";
+  static constexpr auto reads = std::tuple(&ChannelSlice::x);
+  static constexpr auto writes = std::tuple(&ChannelSlice::y);
 };
 
 /// The parameterless shortcut ("option A") of He et al. 2015: every `stride`-th pixel in each
@@ -171,20 +155,16 @@ struct ChannelSlice {
 struct ShortcutForward {
   TensorId x, y;
   int stride = 2;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "ShortcutForward";
+  static constexpr auto reads = std::tuple(&ShortcutForward::x);
+  static constexpr auto writes = std::tuple(&ShortcutForward::y);
 };
 struct ShortcutBackward {
   TensorId dy, dx;
   int stride = 2;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.dy, Access::read);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "ShortcutBackward";
+  static constexpr auto reads = std::tuple(&ShortcutBackward::dy);
+  static constexpr auto writes = std::tuple(&ShortcutBackward::dx);
 };
 
 /// Maximum over each window; padding never wins. With a prologue, what it makes of x stands for x;
@@ -193,11 +173,9 @@ struct MaxPoolForward {
   Window window;
   TensorId x, y;
   std::optional<AppliedNorm> prologue = std::nullopt;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "MaxPoolForward";
+  static constexpr auto reads = std::tuple(&MaxPoolForward::x);
+  static constexpr auto writes = std::tuple(&MaxPoolForward::y);
 };
 /// dx = the gradient of the MaxPoolForward with the same x and prologue: of each window, dy + dy2?
 /// goes to the first maximum in row order. `y` is the forward result; with a prologue it is
@@ -208,35 +186,27 @@ struct MaxPoolBackward {
   TensorId x, y, dy, dx, dy2 = no_tensor;
   std::optional<AppliedNorm> prologue = std::nullopt;
   std::optional<BatchNormSums> epilogue = std::nullopt;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::read);
-    f(s.dy, Access::read);
-    f(s.dy2, Access::read);
-    if (s.epilogue) BatchNormSums::visit(*s.epilogue, f);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "MaxPoolBackward";
+  static constexpr auto reads =
+      std::tuple(&MaxPoolBackward::x, &MaxPoolBackward::y, &MaxPoolBackward::dy,
+                 &MaxPoolBackward::dy2, &MaxPoolBackward::epilogue);
+  static constexpr auto writes = std::tuple(&MaxPoolBackward::dx);
 };
 /// Mean over the pixels of each window that are not padding. Global pooling is a window as large as
 /// the image.
 struct AveragePoolForward {
   Window window;
   TensorId x, y;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "AveragePoolForward";
+  static constexpr auto reads = std::tuple(&AveragePoolForward::x);
+  static constexpr auto writes = std::tuple(&AveragePoolForward::y);
 };
 struct AveragePoolBackward {
   Window window;
   TensorId dy, dx;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.dy, Access::read);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "AveragePoolBackward";
+  static constexpr auto reads = std::tuple(&AveragePoolBackward::dy);
+  static constexpr auto writes = std::tuple(&AveragePoolBackward::dx);
 };
 
 /// Local response normalisation across channels (Krizhevsky et al. 2012):
@@ -245,11 +215,9 @@ struct LrnForward {
   TensorId x, y;
   int radius = 4;
   float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "LrnForward";
+  static constexpr auto reads = std::tuple(&LrnForward::x);
+  static constexpr auto writes = std::tuple(&LrnForward::y);
 };
 /// `mask`: dx is also zeroed where x <= 0, the backward of a ReLU that produced x.
 struct LrnBackward {
@@ -257,12 +225,9 @@ struct LrnBackward {
   int radius = 4;
   float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
   bool mask = false;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.dy, Access::read);
-    f(s.dx, Access::write);
-  }
+  static constexpr const char* name = "LrnBackward";
+  static constexpr auto reads = std::tuple(&LrnBackward::x, &LrnBackward::dy);
+  static constexpr auto writes = std::tuple(&LrnBackward::dx);
 };
 
 /// y = x / keep with probability keep, else 0. Element i of a sample is kept by word i of the
@@ -272,11 +237,9 @@ struct Dropout {
   TensorId x, y;
   float keep = 0.5f;
   std::uint32_t layer = 0;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::write);
-  }
+  static constexpr const char* name = "Dropout";
+  static constexpr auto reads = std::tuple(&Dropout::x);
+  static constexpr auto writes = std::tuple(&Dropout::y);
 };
 
 /// Adds weight * sum over samples of cross-entropy(softmax(logits), smoothed label) to
@@ -287,11 +250,9 @@ struct SoftmaxCrossEntropy {
   TensorId logits, dlogits = no_tensor;
   float smoothing = 0, weight = 1;
   bool counts = true;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.logits, Access::read);
-    f(s.dlogits, Access::write);
-  }
+  static constexpr const char* name = "SoftmaxCrossEntropy";
+  static constexpr auto reads = std::tuple(&SoftmaxCrossEntropy::logits);
+  static constexpr auto writes = std::tuple(&SoftmaxCrossEntropy::dlogits);
 };
 
 using Step =
@@ -306,16 +267,30 @@ using Step =
 /// The step kind's name, such as "ConvolutionForward".
 const char* name_of(const Step& step);
 
-/// Calls f(TensorId&, Access) for every tensor that `step` touches, skipping no_tensor.
+/// Calls f(TensorId&, Access) for every tensor that `part`, a kind of step or a part of one, lists,
+/// skipping no_tensor.
+template <class Part, class F>
+void for_each_operand(Part& part, const F& f) {
+  const auto visit = [&](auto& member, Access access) {
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_same_v<Member, TensorId>) {
+      if (member != no_tensor) f(member, access);
+    } else if constexpr (std::is_same_v<Member, std::vector<TensorId>>) {
+      for (auto& id : member) f(id, access);
+    } else if constexpr (requires { member.has_value(); }) {
+      if (member) for_each_operand(*member, f);
+    } else {
+      for_each_operand(member, f);
+    }
+  };
+  std::apply([&](auto... read) { (visit(part.*read, Access::read), ...); }, part.reads);
+  std::apply([&](auto... written) { (visit(part.*written, Access::write), ...); }, part.writes);
+}
+
+/// for_each_operand() of whichever kind `step` is.
 template <class AnyStep, class F>
-void for_each_tensor(AnyStep& step, F f) {
-  std::visit(
-      [&](auto& kind) {
-        kind.visit(kind, [&](auto& id, Access access) {
-          if (id != no_tensor) f(id, access);
-        });
-      },
-      step);
+void for_each_tensor(AnyStep& step, const F& f) {
+  std::visit([&](auto& kind) { for_each_operand(kind, f); }, step);
 }
 
 /// The backward reductions of BatchNorms that `step` makes: itself, or as its epilogues.

@@ -43,11 +43,6 @@ auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
   }
 }
 
-template <class Kind>
-concept Planned = requires(const Kind& kind, Planner& planner) {
-  plan(kind, planner);
-};
-
 // Pieces of BatchNorms are for themselves or in Winograd convolutions.
 template <class Kind>
 bool has_plan(const Kind& kind, const TensorOf& tensor, Isa isa) {
@@ -63,15 +58,13 @@ bool has_plan(const Kind& kind, const TensorOf& tensor, Isa isa) {
   if constexpr (std::is_same_v<Kind, BatchNormBackwardReduce>)
     return kind.how.residual == no_tensor;
   if constexpr (std::is_same_v<Kind, BatchNormBackwardApply>) return kind.dx2 == no_tensor;
-  return Planned<Kind>;
+  return true;
 }
 
 template <class Kind>
 Action plan_if_any(const Kind& kind, Planner& planner) {
-  if constexpr (Planned<Kind>)
-    if (has_plan(
-            kind, [&](TensorId id) { return planner.tensor(id); }, planner.isa()))
-      return plan(kind, planner);
+  const TensorOf tensor = [&](TensorId id) { return planner.tensor(id); };
+  if (has_plan(kind, tensor, planner.isa())) return plan(kind, planner);
   throw Error(fmt::format("plan {} with oneDNN", name_of(kind)), "this form of it has no plan");
 }
 

@@ -330,6 +330,7 @@ Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand
   return plan_weight_gradient_of(Taps::all(step.window), step, x, dy, planner);
 }
 
+template <>
 Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   if (suits_winograd(step.window, x, y, planner.isa())) return plan_winograd(step, x, y, planner);
@@ -345,6 +346,7 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
       };
 }
 
+template <>
 Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const Tensor dy = planner.tensor(step.dy),
                dx = planner.tensor(step.epilogue ? step.epilogue->g : step.dx);
@@ -370,6 +372,7 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   };
 }
 
+template <>
 Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy);
   if (suits_winograd(step.window, x, dy, planner.isa())) return plan_winograd(step, x, dy, planner);

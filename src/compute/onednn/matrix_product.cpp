@@ -216,14 +216,17 @@ Action plan_product(const Step& step, Element element, Planner& planner) {
 
 }  // namespace
 
+template <>
 Action plan(const MatrixProductForward& step, Planner& planner) {
   return plan_product(step, planner.tensor(step.x).element, planner);
 }
 
+template <>
 Action plan(const MatrixProductInputGradient& step, Planner& planner) {
   return plan_product(step, planner.tensor(step.dy).element, planner);
 }
 
+template <>
 Action plan(const MatrixProductWeightGradient& step, Planner& planner) {
   return plan_product(step, planner.tensor(step.x).element, planner);
 }

@@ -9,36 +9,9 @@
 
 namespace ringtrain::compute::onednn {
 
-// Each plans one kind of step, in kernels/. backend.cpp refuses a kind that has none.
-Action plan(const Input&, Planner&);
-Action plan(const ConvolutionForward&, Planner&);
-Action plan(const ConvolutionInputGradient&, Planner&);
-Action plan(const ConvolutionWeightGradient&, Planner&);
-Action plan(const MatrixProductForward&, Planner&);
-Action plan(const MatrixProductInputGradient&, Planner&);
-Action plan(const MatrixProductWeightGradient&, Planner&);
-Action plan(const ReluForward&, Planner&);
-Action plan(const ReluBackward&, Planner&);
-Action plan(const BatchNormForward&, Planner&);
-Action plan(const BatchNormBackward&, Planner&);
-Action plan(const BatchNormStatistics&, Planner&);
-Action plan(const BatchNormFinalize&, Planner&);
-Action plan(const BatchNormApply&, Planner&);
-Action plan(const BatchNormBackwardReduce&, Planner&);
-Action plan(const BatchNormBackwardApply&, Planner&);
-Action plan(const Add&, Planner&);
-Action plan(const Concat&, Planner&);
-Action plan(const ChannelSlice&, Planner&);
-Action plan(const ShortcutForward&, Planner&);
-Action plan(const ShortcutBackward&, Planner&);
-Action plan(const MaxPoolForward&, Planner&);
-Action plan(const MaxPoolBackward&, Planner&);
-Action plan(const AveragePoolForward&, Planner&);
-Action plan(const AveragePoolBackward&, Planner&);
-Action plan(const LrnForward&, Planner&);
-Action plan(const LrnBackward&, Planner&);
-Action plan(const Dropout&, Planner&);
-Action plan(const SoftmaxCrossEntropy&, Planner&);
+/// Plans one kind of step. Each kind has its specialisation, in the file of its operation.
+template <class Kind>
+Action plan(const Kind& step, Planner& planner);
 
 /// A tensor at its place in memory, or in the scratch memory of the step that is planned.
 struct Operand {

@@ -40,6 +40,7 @@ State::Moments over_ranks(const State::Moments& mine, const double* origin, cons
 
 }  // namespace
 
+template <>
 void run(const BatchNormForward& step, State& s) {
   const Shape& shape = s.shape(step.x);
   const int channels = shape.channels;
@@ -69,6 +70,7 @@ void run(const BatchNormForward& step, State& s) {
   s.moments[step.x] = std::move(m);
 }
 
+template <>
 void run(const BatchNormBackward& step, State& s) {
   const int channels = s.shape(step.x).channels;
   const auto& x = s[step.x];
@@ -158,10 +160,12 @@ void reduce_gradient(const BatchNormSums& how, const std::vector<double>& dy, St
   if (how.g != no_tensor) s[how.g] = std::move(g);
 }
 
+template <>
 void run(const BatchNormStatistics& step, State& s) {
   s.vectors[step.sums] = sums_of(s[step.x], s.shape(step.x).channels);
 }
 
+template <>
 void run(const BatchNormFinalize& step, State& s) {
   const std::size_t channels = s.vectors[step.mean].size();
   const double* sums = s.vectors[step.sums].data() + step.first;
@@ -182,12 +186,17 @@ void run(const BatchNormFinalize& step, State& s) {
   }
 }
 
-void run(const BatchNormApply& step, State& s) { s[step.y] = activate(step.how, s[step.x], s); }
+template <>
+void run(const BatchNormApply& step, State& s) {
+  s[step.y] = activate(step.how, s[step.x], s);
+}
 
+template <>
 void run(const BatchNormBackwardReduce& step, State& s) {
   reduce_gradient(step.how, s[step.dy], s);
 }
 
+template <>
 void run(const BatchNormBackwardApply& step, State& s) {
   const std::vector<double> g = s[step.g];  // a copy: dx may be written over it
   const auto apply = [&](TensorId x, TensorId dx, VectorId g_scale, VectorId x_scale,

@@ -12,6 +12,7 @@ std::size_t weight(std::size_t o, std::size_t tap, const Window& window, int in)
 
 }  // namespace
 
+template <>
 void run(const ConvolutionForward& step, State& s) {
   const Shape &xs = s.shape(step.x), &ys = s.shape(step.y);
   const std::vector<double> x = read(step, s);
@@ -32,6 +33,7 @@ void run(const ConvolutionForward& step, State& s) {
   if (step.sums != no_vector) s.vectors[step.sums] = sums_of(y, ys.channels);
 }
 
+template <>
 void run(const ConvolutionInputGradient& step, State& s) {
   const Shape &xs = s.shape(step.epilogue ? step.epilogue->x : step.dx), &ys = s.shape(step.dy);
   const auto& dy = s[step.dy];
@@ -52,6 +54,7 @@ void run(const ConvolutionInputGradient& step, State& s) {
     reduce_gradient(*step.epilogue_of_residual, s[step.epilogue->g], s);
 }
 
+template <>
 void run(const ConvolutionWeightGradient& step, State& s) {
   const Shape &xs = s.shape(step.x), &ys = s.shape(step.dy);
   const std::vector<double> x = read(step, s);

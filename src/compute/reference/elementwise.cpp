@@ -5,21 +5,25 @@
 
 namespace ringtrain::compute::reference {
 
+template <>
 void run(const ReluForward& step, State& s) {
   std::ranges::transform(s[step.x], s[step.y].begin(), [](double v) { return std::max(v, 0.0); });
 }
 
+template <>
 void run(const ReluBackward& step, State& s) {
   std::ranges::transform(s[step.y], s[step.dy], s[step.dx].begin(),
                          [](double y, double dy) { return y > 0 ? dy : 0; });
 }
 
+template <>
 void run(const Add& step, State& s) {
   std::ranges::transform(s[step.a], s[step.b], s[step.y].begin(), [&](double a, double b) {
     return step.relu ? std::max(a + b, 0.0) : a + b;
   });
 }
 
+template <>
 void run(const Concat& step, State& s) {
   const std::size_t total = s.shape(step.y).channels;
   std::size_t first = 0;
@@ -31,6 +35,7 @@ void run(const Concat& step, State& s) {
   }
 }
 
+template <>
 void run(const ChannelSlice& step, State& s) {
   const std::size_t total = s.shape(step.x).channels, channels = s.shape(step.y).channels;
   for (std::size_t i = 0; i < s[step.y].size(); ++i)
@@ -55,18 +60,21 @@ void for_each_carried(const Shape& large, const Shape& small, int stride, F f) {
 
 }  // namespace
 
+template <>
 void run(const ShortcutForward& step, State& s) {
   std::ranges::fill(s[step.y], 0);
   for_each_carried(s.shape(step.x), s.shape(step.y), step.stride,
                    [&](std::size_t y, std::size_t x) { s[step.y][y] = s[step.x][x]; });
 }
 
+template <>
 void run(const ShortcutBackward& step, State& s) {
   std::ranges::fill(s[step.dx], 0);
   for_each_carried(s.shape(step.dx), s.shape(step.dy), step.stride,
                    [&](std::size_t y, std::size_t x) { s[step.dx][x] = s[step.dy][y]; });
 }
 
+template <>
 void run(const Dropout& step, State& s) {
   const Shape& shape = s.shape(step.x);
   for (int n = 0; n < shape.batch; ++n) {

@@ -7,6 +7,7 @@
 
 namespace ringtrain::compute::reference {
 
+template <>
 void run(const Input& step, State& s) {
   const Shape& shape = s.shape(step.y);
   const std::size_t features = shape.features();

@@ -21,6 +21,7 @@ double scale(const auto& step, const double* x, int c, int channels) {
 
 }  // namespace
 
+template <>
 void run(const LrnForward& step, State& s) {
   const int channels = s.shape(step.x).channels;
   for (std::size_t p = 0; p < s.shape(step.x).pixels(); ++p) {
@@ -31,6 +32,7 @@ void run(const LrnForward& step, State& s) {
 }
 
 // dx = dy s^-b - 2 a b x * sum of (dy x s^-(b+1)) over the window
+template <>
 void run(const LrnBackward& step, State& s) {
   const int channels = s.shape(step.x).channels;
   std::vector<double> sums(channels), result(channels);

@@ -5,6 +5,7 @@
 
 namespace ringtrain::compute::reference {
 
+template <>
 void run(const MatrixProductForward& step, State& s) {
   const std::size_t batch = s.shape(step.x).batch, in = s.shape(step.x).features(),
                     out = s.shape(step.y).features();
@@ -18,6 +19,7 @@ void run(const MatrixProductForward& step, State& s) {
     }
 }
 
+template <>
 void run(const MatrixProductInputGradient& step, State& s) {
   const std::size_t batch = s.shape(step.dx).batch, in = s.shape(step.dx).features(),
                     out = s.shape(step.dy).features();
@@ -29,6 +31,7 @@ void run(const MatrixProductInputGradient& step, State& s) {
       for (std::size_t i = 0; i < in; ++i) dx[n * in + i] += w[o * in + i] * dy[n * out + o];
 }
 
+template <>
 void run(const MatrixProductWeightGradient& step, State& s) {
   const std::size_t batch = s.shape(step.x).batch, in = s.shape(step.x).features(),
                     out = s.shape(step.dy).features();

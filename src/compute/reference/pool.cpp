@@ -40,6 +40,7 @@ std::vector<std::size_t> first_maxima(const MaxPoolBackward& step, const std::ve
 
 }  // namespace
 
+template <>
 void run(const MaxPoolForward& step, State& s) {
   const int channels = s.shape(step.x).channels;
   const std::vector<double> x = read(step, s);
@@ -53,6 +54,7 @@ void run(const MaxPoolForward& step, State& s) {
                });
 }
 
+template <>
 void run(const MaxPoolBackward& step, State& s) {
   const std::vector<std::size_t> winners = first_maxima(step, read(step, s), s);
   std::vector<double> dx(s.shape(step.x).elements());
@@ -67,6 +69,7 @@ void run(const MaxPoolBackward& step, State& s) {
     s[step.dx] = std::move(dx);
 }
 
+template <>
 void run(const AveragePoolForward& step, State& s) {
   const Shape &xs = s.shape(step.x), &ys = s.shape(step.y);
   const auto inside = taps_inside(xs, ys, step.window);
@@ -79,6 +82,7 @@ void run(const AveragePoolForward& step, State& s) {
   });
 }
 
+template <>
 void run(const AveragePoolBackward& step, State& s) {
   const Shape &xs = s.shape(step.dx), &ys = s.shape(step.dy);
   const auto inside = taps_inside(xs, ys, step.window);

@@ -5,6 +5,7 @@
 
 namespace ringtrain::compute::reference {
 
+template <>
 void run(const SoftmaxCrossEntropy& step, State& s) {
   const int classes = s.shape(step.logits).channels;
   const double smoothing = step.smoothing;

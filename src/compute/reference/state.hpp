@@ -39,35 +39,9 @@ struct State {
   StepResult result;
 };
 
-void run(const Input&, State&);
-void run(const ConvolutionForward&, State&);
-void run(const ConvolutionInputGradient&, State&);
-void run(const ConvolutionWeightGradient&, State&);
-void run(const MatrixProductForward&, State&);
-void run(const MatrixProductInputGradient&, State&);
-void run(const MatrixProductWeightGradient&, State&);
-void run(const ReluForward&, State&);
-void run(const ReluBackward&, State&);
-void run(const BatchNormForward&, State&);
-void run(const BatchNormBackward&, State&);
-void run(const Add&, State&);
-void run(const Concat&, State&);
-void run(const ChannelSlice&, State&);
-void run(const ShortcutForward&, State&);
-void run(const ShortcutBackward&, State&);
-void run(const MaxPoolForward&, State&);
-void run(const MaxPoolBackward&, State&);
-void run(const AveragePoolForward&, State&);
-void run(const AveragePoolBackward&, State&);
-void run(const LrnForward&, State&);
-void run(const LrnBackward&, State&);
-void run(const Dropout&, State&);
-void run(const SoftmaxCrossEntropy&, State&);
-void run(const BatchNormStatistics&, State&);
-void run(const BatchNormFinalize&, State&);
-void run(const BatchNormApply&, State&);
-void run(const BatchNormBackwardReduce&, State&);
-void run(const BatchNormBackwardApply&, State&);
+/// Executes one kind of step. Each kind has its specialisation, in the file of its operation.
+template <class Kind>
+void run(const Kind& step, State& state);
 
 /// Executes any step. What it reads of slices comes from the tensors that they are part of, and
 /// what it writes goes there.

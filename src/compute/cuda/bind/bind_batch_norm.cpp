@@ -117,6 +117,7 @@ kernels::BatchNormBackwardReduceOperands reduce_operands(const BatchNormSums& ho
           .x_pitch = b.pitch(how.x)};
 }
 
+template <>
 Action bind(const BatchNormForward& s, Binder& b) {
   if (!s.training) return evaluation(s, b);
   const std::size_t channels = b.channels(s.x);
@@ -145,6 +146,7 @@ Action bind(const BatchNormForward& s, Binder& b) {
 }
 
 // g, the masked sum of the gradients, is handed on in dresidual, or where dx will be.
+template <>
 Action bind(const BatchNormBackward& s, Binder& b) {
   const std::size_t channels = b.channels(s.x);
   const Binder::Moments from = b.moments(s.beta);
@@ -182,6 +184,7 @@ Action bind(const BatchNormBackward& s, Binder& b) {
   };
 }
 
+template <>
 Action bind(const BatchNormStatistics& s, Binder& b) {
   reserve_sums(s.x, b);
   return [&b, pixels = b.pixels(s.x), channels = b.channels(s.x), x = b.at(s.x),
@@ -191,6 +194,7 @@ Action bind(const BatchNormStatistics& s, Binder& b) {
   };
 }
 
+template <>
 Action bind(const BatchNormFinalize& s, Binder& b) {
   const auto channels = static_cast<std::size_t>(b.schedule().vectors[s.scale]);
   kernels::BatchNormFinalizeOperands operands = finalize(s, channels, b);
@@ -210,12 +214,14 @@ Action bind(const BatchNormFinalize& s, Binder& b) {
   return [&b, operands] { kernels::batch_norm_finalize(operands, b.stream()); };
 }
 
+template <>
 Action bind(const BatchNormApply& s, Binder& b) {
   return [&b, operands = apply(s.x, s.y, s.how, b)] {
     kernels::batch_norm_apply(operands, b.stream());
   };
 }
 
+template <>
 Action bind(const BatchNormBackwardReduce& s, Binder& b) {
   kernels::BatchNormBackwardReduceOperands operands = reduce_operands(s.how, b);
   operands.dy = b.at(s.dy);
@@ -224,6 +230,7 @@ Action bind(const BatchNormBackwardReduce& s, Binder& b) {
   return [&b, operands] { run(operands, b); };
 }
 
+template <>
 Action bind(const BatchNormBackwardApply& s, Binder& b) {
   const kernels::BatchNormBackwardApplyOperands operands{
       b.element(),       b.pixels(s.x), b.channels(s.x),     b.at(s.g),

@@ -93,6 +93,7 @@ Action weight_gradient(const Kind& s, Binder& b,
 
 }  // namespace
 
+template <>
 Action bind(const ConvolutionForward& s, Binder& b) {
   const auto form = packed(s.window, s.x, s.y, b);
   if (!form) return forward(s, b, nullptr);
@@ -104,20 +105,29 @@ Action bind(const ConvolutionForward& s, Binder& b) {
   };
 }
 
+template <>
 Action bind(const ConvolutionInputGradient& s, Binder& b) {
   return b.cudnn(request(b.schedule(), s, b.element()));
 }
 
+template <>
 Action bind(const ConvolutionWeightGradient& s, Binder& b) {
   return weight_gradient(s, b, packed(s.window, s.x, s.dy, b));
 }
 
-Action bind(const MatrixProductForward& s, Binder& b) { return forward(s, b, nullptr); }
+template <>
+Action bind(const MatrixProductForward& s, Binder& b) {
+  return forward(s, b, nullptr);
+}
 
+template <>
 Action bind(const MatrixProductInputGradient& s, Binder& b) {
   return b.cudnn(request(b.schedule(), s, b.element()));
 }
 
-Action bind(const MatrixProductWeightGradient& s, Binder& b) { return weight_gradient(s, b); }
+template <>
+Action bind(const MatrixProductWeightGradient& s, Binder& b) {
+  return weight_gradient(s, b);
+}
 
 }  // namespace ringtrain::compute::cuda

@@ -5,24 +5,28 @@
 
 namespace ringtrain::compute::cuda {
 
+template <>
 Action bind(const ReluForward& s, Binder& b) {
   return [&b, count = b.elements(s.x), x = b.at(s.x), y = b.at(s.y)] {
     kernels::relu_forward(b.element(), count, x, y, b.stream());
   };
 }
 
+template <>
 Action bind(const ReluBackward& s, Binder& b) {
   return [&b, count = b.elements(s.y), y = b.at(s.y), dy = b.at(s.dy), dx = b.at(s.dx)] {
     kernels::relu_backward(b.element(), count, y, dy, dx, b.stream());
   };
 }
 
+template <>
 Action bind(const Add& s, Binder& b) {
   return [&b, count = b.elements(s.y), a = b.at(s.a), c = b.at(s.b), y = b.at(s.y), s] {
     kernels::add(b.element(), count, a, c, y, s.relu, b.stream());
   };
 }
 
+template <>
 Action bind(const Dropout& s, Binder& b) {
   const auto& [block, small] = std::tie(b.places().block, b.places().small);
   const kernels::DropoutOperands operands{
@@ -40,6 +44,7 @@ Action bind(const Dropout& s, Binder& b) {
   return [&b, operands] { kernels::dropout(operands, b.stream()); };
 }
 
+template <>
 Action bind(const Concat& s, Binder& b) {
   struct Part {
     const void* x;
@@ -58,6 +63,7 @@ Action bind(const Concat& s, Binder& b) {
   };
 }
 
+template <>
 Action bind(const ChannelSlice& s, Binder& b) {
   const auto* x = static_cast<const std::byte*>(b.at(s.x)) + s.first * bytes_of(b.element());
   return [&b, x, y = b.at(s.y), pixels = b.pixels(s.y), channels = b.channels(s.y),
@@ -66,12 +72,14 @@ Action bind(const ChannelSlice& s, Binder& b) {
   };
 }
 
+template <>
 Action bind(const ShortcutForward& s, Binder& b) {
   return [&b, s, x = b.at(s.x), y = b.at(s.y)] {
     kernels::shortcut_forward(b.element(), b.shape(s.x), b.shape(s.y), s.stride, x, y, b.stream());
   };
 }
 
+template <>
 Action bind(const ShortcutBackward& s, Binder& b) {
   return [&b, s, dy = b.at(s.dy), dx = b.at(s.dx)] {
     kernels::shortcut_backward(b.element(), b.shape(s.dy), b.shape(s.dx), s.stride, dy, dx,

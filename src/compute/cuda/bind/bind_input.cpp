@@ -19,6 +19,7 @@ void store_for(const StoredImage& image, kernels::InputOperands& operands) {
 }  // namespace
 
 // The images change their place from step to step; all else stays.
+template <>
 Action bind(const Input& s, Binder& b) {
   const Shape& shape = b.shape(s.y);
   const ProgramPlaces& places = b.places();

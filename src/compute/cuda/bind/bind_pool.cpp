@@ -32,12 +32,14 @@ std::uint8_t* winners(const MaxPoolForward& s, Binder& b) {
 
 }  // namespace
 
+template <>
 Action bind(const MaxPoolForward& s, Binder& b) {
   return [&b, o = kernels::MaxPoolForwardOperands{
                   operands(s.window, s.x, s.y, b), prologue(s.prologue, b), b.at(s.x), b.at(s.y),
                   winners(s, b)}] { kernels::max_pool_forward(o, b.stream()); };
 }
 
+template <>
 Action bind(const MaxPoolBackward& s, Binder& b) {
   const kernels::MaxPoolBackwardOperands o{operands(s.window, s.x, s.dy, b),
                                            prologue(s.prologue, b),
@@ -54,24 +56,28 @@ Action bind(const MaxPoolBackward& s, Binder& b) {
   };
 }
 
+template <>
 Action bind(const AveragePoolForward& s, Binder& b) {
   return [&b, o = operands(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y)] {
     kernels::average_pool_forward(o, x, y, b.stream());
   };
 }
 
+template <>
 Action bind(const AveragePoolBackward& s, Binder& b) {
   return [&b, o = operands(s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx)] {
     kernels::average_pool_backward(o, dy, dx, b.stream());
   };
 }
 
+template <>
 Action bind(const LrnForward& s, Binder& b) {
   return [&b, o = operands(s, b), x = b.at(s.x), y = b.at(s.y)] {
     kernels::lrn_forward(o, x, y, b.stream());
   };
 }
 
+template <>
 Action bind(const LrnBackward& s, Binder& b) {
   return [&b, o = operands(s, b), x = b.at(s.x), dy = b.at(s.dy), dx = b.at(s.dx), s] {
     kernels::lrn_backward(o, x, dy, dx, s.mask, b.stream());

@@ -3,6 +3,7 @@
 
 namespace ringtrain::compute::cuda {
 
+template <>
 Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
   const Shape& shape = b.shape(s.logits);
   const ProgramPlaces& places = b.places();

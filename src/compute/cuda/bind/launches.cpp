@@ -72,28 +72,22 @@ bool takes_slices(const Schedule& schedule, const Step& step, Element element) {
 
 constexpr std::size_t fp32 = sizeof(float);
 
-// The kernel of each step that is one kernel of ours.
-const char* kernel_of(const ReluForward&) { return "relu_forward"; }
-const char* kernel_of(const ReluBackward&) { return "relu_backward"; }
-const char* kernel_of(const Add&) { return "add"; }
-const char* kernel_of(const ChannelSlice&) { return "copy_channels"; }
-const char* kernel_of(const ShortcutForward&) { return "shortcut_forward"; }
-const char* kernel_of(const ShortcutBackward&) { return "shortcut_backward"; }
-const char* kernel_of(const MaxPoolForward&) { return "max_pool_forward"; }
-const char* kernel_of(const MaxPoolBackward& s) {
+// The kernel of a step that is one kernel of ours has its name in other letters.
+template <class Kind>
+std::string kernel_of(const Kind& s) {
+  std::string words;
+  for (const char letter : std::string_view(s.name)) {
+    const bool capital = letter >= 'A' && letter <= 'Z';
+    if (capital && !words.empty()) words += '_';
+    words += capital ? char(letter + ('a' - 'A')) : letter;
+  }
+  return words;
+}
+std::string kernel_of(const ChannelSlice&) { return "copy_channels"; }
+std::string kernel_of(const MaxPoolBackward& s) {
   return s.epilogue ? "max_pool_backward_reduce" : "max_pool_backward";
 }
-const char* kernel_of(const AveragePoolForward&) { return "average_pool_forward"; }
-const char* kernel_of(const AveragePoolBackward&) { return "average_pool_backward"; }
-const char* kernel_of(const LrnForward&) { return "lrn_forward"; }
-const char* kernel_of(const LrnBackward&) { return "lrn_backward"; }
-const char* kernel_of(const Dropout&) { return "dropout"; }
-const char* kernel_of(const SoftmaxCrossEntropy&) { return "softmax_cross_entropy"; }
-const char* kernel_of(const BatchNormStatistics&) { return "batch_norm_statistics"; }
-const char* kernel_of(const BatchNormFinalize&) { return "batch_norm_finalize"; }
-const char* kernel_of(const BatchNormApply&) { return "batch_norm_apply"; }
-const char* kernel_of(const BatchNormBackwardReduce&) { return "batch_norm_backward_reduce"; }
-const char* kernel_of(const BatchNormBackwardApply& s) {
+std::string kernel_of(const BatchNormBackwardApply& s) {
   return s.dx2 == no_tensor ? "batch_norm_backward_apply" : "batch_norm_backward_apply_pair";
 }
 

@@ -62,6 +62,7 @@ Action for_each_image(const Tensor& t, const Planner& planner, F f) {
 
 }  // namespace
 
+template <>
 Action plan(const Concat& step, Planner& planner) {
   std::vector<Tensor> inputs;
   for (const TensorId id : step.x) inputs.push_back(planner.tensor(id));
@@ -78,6 +79,7 @@ Action plan(const Concat& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const ChannelSlice& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(y.element, [&]<class T>(T) {
@@ -88,6 +90,7 @@ Action plan(const ChannelSlice& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const ShortcutForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(y.element, [&]<class T>(T) {
@@ -104,6 +107,7 @@ Action plan(const ShortcutForward& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const ShortcutBackward& step, Planner& planner) {
   const Tensor dx = planner.tensor(step.dx), dy = planner.tensor(step.dy);
   return with_type(dx.element, [&]<class T>(T) {

@@ -44,6 +44,7 @@ void for_each_chunk(int threads, std::size_t elements, const F& f) {
 
 }  // namespace
 
+template <>
 Action plan(const ReluForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(x.element, [&]<class T>(T) -> Action {
@@ -56,6 +57,7 @@ Action plan(const ReluForward& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const ReluBackward& step, Planner& planner) {
   const Tensor y = planner.tensor(step.y), dy = planner.tensor(step.dy),
                dx = planner.tensor(step.dx);
@@ -68,6 +70,7 @@ Action plan(const ReluBackward& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const Add& step, Planner& planner) {
   const Tensor a = planner.tensor(step.a), b = planner.tensor(step.b), y = planner.tensor(step.y);
   return with_type(a.element, [&]<class T>(T) -> Action {
@@ -80,6 +83,7 @@ Action plan(const Add& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const Dropout& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(x.element, [&]<class T>(T) -> Action {

@@ -34,6 +34,7 @@ void write_channel(std::span<const float> image, const Tensor& y, std::size_t n,
 
 }  // namespace
 
+template <>
 Action plan(const Input& step, Planner& planner) {
   const Tensor y = planner.tensor(step.y);
   const std::size_t features = y.shape.features();

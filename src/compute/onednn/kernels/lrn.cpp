@@ -139,6 +139,7 @@ void for_each_tile(const Tensor& x, int threads, const F& f) {
 
 }  // namespace
 
+template <>
 Action plan(const LrnForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   const Lrn lrn = constants(step, x, false);
@@ -154,6 +155,7 @@ Action plan(const LrnForward& step, Planner& planner) {
   });
 }
 
+template <>
 Action plan(const LrnBackward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy),
                dx = planner.tensor(step.dx);

@@ -165,6 +165,7 @@ Action for_each_row(void (*kernel)(const PoolRow<T>&), const Window& window, con
 
 }  // namespace
 
+template <>
 Action plan(const MaxPoolForward& step, Planner& planner) {
   const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
   if (is_ours(step.window, x, planner.isa())) {
@@ -188,6 +189,7 @@ Action plan(const MaxPoolForward& step, Planner& planner) {
              {DNNL_ARG_WORKSPACE, planner.memory(winners, kept)}}));
 }
 
+template <>
 Action plan(const MaxPoolBackward& step, Planner& planner) {
   const Tensor &dx = planner.tensor(step.dx), &dy = planner.tensor(step.dy);
   if (is_ours(step.window, dx, planner.isa()))
@@ -204,6 +206,7 @@ Action plan(const MaxPoolBackward& step, Planner& planner) {
               planner.memory(forward.workspace_desc(), planner.kept(Kept::winners, step.y))}}));
 }
 
+template <>
 Action plan(const AveragePoolForward& step, Planner& planner) {
   const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
   return action(planner.bind<dnnl::pooling_forward>(
@@ -211,6 +214,7 @@ Action plan(const AveragePoolForward& step, Planner& planner) {
       {{DNNL_ARG_SRC, planner.memory(x)}, {DNNL_ARG_DST, planner.memory(y)}}));
 }
 
+template <>
 Action plan(const AveragePoolBackward& step, Planner& planner) {
   const Tensor &dx = planner.tensor(step.dx), &dy = planner.tensor(step.dy);
   const auto forward = forward_desc(average, step.window, dx, dy, planner.engine());

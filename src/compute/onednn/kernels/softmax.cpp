@@ -51,6 +51,7 @@ void add_up(std::span<const Sample> samples, const SoftmaxCrossEntropy& step, St
 
 }  // namespace
 
+template <>
 Action plan(const SoftmaxCrossEntropy& step, Planner& planner) {
   const Tensor logits = planner.tensor(step.logits);
   const Tensor dlogits = step.dlogits == no_tensor ? Tensor{} : planner.tensor(step.dlogits);

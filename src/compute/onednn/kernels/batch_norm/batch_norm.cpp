@@ -153,11 +153,13 @@ class Backward {
 
 }  // namespace
 
+template <>
 Action plan(const BatchNormForward& step, Planner& planner) {
   return with_type(planner.tensor(step.x).element,
                    [&]<class T>(T) -> Action { return Forward<T>(step, planner); });
 }
 
+template <>
 Action plan(const BatchNormBackward& step, Planner& planner) {
   return with_type(planner.tensor(step.x).element,
                    [&]<class T>(T) -> Action { return Backward<T>(step, planner); });

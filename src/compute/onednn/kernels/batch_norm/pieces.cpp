@@ -93,11 +93,13 @@ Action plan_gradient(const BatchNormBackwardApply& step, Planner& planner) {
 
 }  // namespace
 
+template <>
 Action plan(const BatchNormStatistics& step, Planner& planner) {
   return with_type(planner.tensor(step.x).element,
                    [&]<class T>(T) { return plan_statistics<T>(step, planner); });
 }
 
+template <>
 Action plan(const BatchNormFinalize& step, Planner& planner) {
   // Vectors have the channels of the statistics, as x has.
   Tensor x{.shape = {1, 1, 1, static_cast<int>(step.beta.count)}, .block = block_of(planner.isa())};
@@ -113,16 +115,19 @@ Action plan(const BatchNormFinalize& step, Planner& planner) {
   };
 }
 
+template <>
 Action plan(const BatchNormApply& step, Planner& planner) {
   return with_type(planner.tensor(step.x).element,
                    [&]<class T>(T) { return plan_apply<T>(step, planner); });
 }
 
+template <>
 Action plan(const BatchNormBackwardReduce& step, Planner& planner) {
   return with_type(planner.tensor(step.dy).element,
                    [&]<class T>(T) { return plan_reduce<T>(step, planner); });
 }
 
+template <>
 Action plan(const BatchNormBackwardApply& step, Planner& planner) {
   return with_type(planner.tensor(step.x).element,
                    [&]<class T>(T) { return plan_gradient<T>(step, planner); });

@@ -33,6 +33,19 @@ std::vector<BatchNormSums> reductions_of(const Step& step) {
   return found;
 }
 
+bool pieces_know_only_relu(const Step& step) {
+  const auto known = [](const auto& how) { return !how || is_relu_or_none(how->then); };
+  return std::visit(
+      [&](const auto& kind) {
+        if constexpr (requires { kind.how.then; }) return is_relu_or_none(kind.how.then);
+        bool all = true;
+        if constexpr (requires { kind.prologue; }) all = all && known(kind.prologue);
+        if constexpr (requires { kind.epilogue; }) all = all && known(kind.epilogue);
+        return all;
+      },
+      step);
+}
+
 std::vector<ParameterRange> gradients_written(const Step& step) {
   std::vector<ParameterRange> ranges;
   const auto take = [&](const auto& part) {

@@ -22,9 +22,14 @@ std::vector<Range> consecutive(const Items& items, Length length) {
   return ranges;
 }
 
-std::string text(const compute::Window& w) {
-  return fmt::format("{} {} {} {} {} {} {} {}", w.height, w.width, w.stride_y, w.stride_x, w.top,
-                     w.left, w.bottom, w.right);
+std::string text(const compute::ConvolutionShape& w) {
+  const std::string window = fmt::format("{} {} {} {} {} {} {} {}", w.height, w.width, w.stride_y,
+                                         w.stride_x, w.top, w.left, w.bottom, w.right);
+  return w.is_plain() ? window : fmt::format("{} {} {}", window, w.groups, w.dilation);
+}
+
+int id_of(const Operation& operation) {
+  return std::visit([](const auto& o) { return o.id; }, operation);
 }
 
 // The attributes of an operation that change what it computes.
@@ -32,11 +37,14 @@ std::string attributes(const Operation& operation) {
   return std::visit(
       [](const auto& o) -> std::string {
         if constexpr (requires { o.window; }) return text(o.window);
-        if constexpr (requires { o.radius; })
-          return fmt::format("{} {} {} {}", o.radius, o.bias, o.alpha, o.beta);
+        if constexpr (requires { o.how.radius; })
+          return fmt::format("{} {} {} {}", o.how.radius, o.how.bias, o.how.alpha, o.how.beta);
+        if constexpr (requires { o.f; })  // files of before other activations have no word for ReLU
+          return o.f == compute::Activation::relu ? std::string() : std::string(name_of(o.f));
         if constexpr (requires { o.epsilon; }) return fmt::format("{} {}", o.epsilon, o.unbiased);
         if constexpr (requires { o.stride; }) return fmt::format("{}", o.stride);
-        if constexpr (requires { o.keep; }) return fmt::format("{} {}", o.keep, o.layer);
+        if constexpr (requires { o.how.keep; })
+          return fmt::format("{} {}", o.how.keep, o.how.layer);
         if constexpr (requires { o.auxiliary; }) return fmt::format("{} {}", o.weight, o.auxiliary);
         if constexpr (requires { o.normalisation; })
           return fmt::format("{} {} {}", int(o.normalisation), fmt::join(o.mean, " "),
@@ -82,7 +90,7 @@ double Graph::multiply_adds() const {
 std::uint64_t Graph::structure_hash() const {
   std::string all;
   for (const Node& node : nodes) {
-    all += fmt::format("{} {} {} ({}) ", node.name, node.operation.index(),
+    all += fmt::format("{} {} {} ({}) ", node.name, id_of(node.operation),
                        attributes(node.operation), fmt::join(node.inputs, " "));
     if (node.output == compute::no_tensor) continue;
     const compute::Shape& shape = tensors[node.output];

@@ -120,8 +120,8 @@ compute::TensorId GraphBuilder::batch_norm(const std::string& name, compute::Ten
   return add(name, norm, {x}, shape(x));
 }
 
-compute::TensorId GraphBuilder::relu(compute::TensorId x) {
-  return add("relu", Relu{}, {x}, shape(x));
+compute::TensorId GraphBuilder::pointwise(compute::TensorId x, compute::Activation f) {
+  return add(std::string(name_of(f)), Pointwise{f}, {x}, shape(x));
 }
 
 compute::TensorId GraphBuilder::sum(compute::TensorId a, compute::TensorId b) {
@@ -172,12 +172,13 @@ compute::TensorId GraphBuilder::global_pool(compute::TensorId x) {
              {1, 1, 1, in.channels});
 }
 
-compute::TensorId GraphBuilder::lrn(compute::TensorId x, Lrn how) {
-  return add("lrn", how, {x}, shape(x));
+compute::TensorId GraphBuilder::lrn(compute::TensorId x, const compute::attributes::Lrn& how) {
+  return add("lrn", Lrn{how}, {x}, shape(x));
 }
 
 compute::TensorId GraphBuilder::dropout(compute::TensorId x, float keep) {
-  return add("dropout", DropoutLayer{keep, static_cast<std::uint32_t>(dropouts_++)}, {x}, shape(x));
+  return add("dropout", DropoutLayer{{keep, static_cast<std::uint32_t>(dropouts_++)}}, {x},
+             shape(x));
 }
 
 void GraphBuilder::loss(compute::TensorId logits, Loss how) {

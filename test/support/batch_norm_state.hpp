@@ -44,9 +44,10 @@ inline compute::BatchNormFinalize finalize(std::optional<compute::ParameterRange
 }
 
 inline compute::BatchNormSums sums_after(compute::TensorId x, compute::TensorId y,
-                                         compute::TensorId skip, compute::TensorId g, bool relu,
+                                         compute::TensorId skip, compute::TensorId g,
+                                         compute::Activation then,
                                          std::optional<compute::ParameterRange> gamma) {
-  return {x,     y,    skip, g,       relu,    gamma,   beta, image.pixels(),
+  return {x,     y,    skip, g,       then,    gamma,   beta, image.pixels(),
           scale, bias, mean, inverse, g_scale, x_scale, shift};
 }
 

@@ -57,7 +57,8 @@ struct ConvolutionProblem {
   }
   /// Of the BatchNorm behind x, and of that behind the residual, whose gradient is the same.
   compute::BatchNormSums epilogue() const {
-    compute::BatchNormSums how{.x = x, .g = written, .relu = true, .beta = by_channel(1)};
+    compute::BatchNormSums how{
+        .x = x, .g = written, .then = compute::Activation::relu, .beta = by_channel(1)};
     how.gamma = by_channel(0);
     how.count = from.pixels();
     how.scale = scale;
@@ -73,7 +74,7 @@ struct ConvolutionProblem {
     compute::BatchNormSums how = epilogue();
     how.x = residual;
     how.g = compute::no_tensor;
-    how.relu = false;
+    how.then = compute::Activation::none;
     how.gamma = by_channel(2);
     how.beta = by_channel(3);
     how.mean = other_mean;

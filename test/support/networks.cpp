@@ -40,10 +40,10 @@ struct Unit {
   compute::Window window;
   compute::TensorId x, middle, y, residual;
   compute::ParameterRange w, gamma, beta;
-  bool relu;
+  compute::Activation then;
 };
 
-Unit add_unit(Builder& b, compute::TensorId x, int channels, int stride, bool relu,
+Unit add_unit(Builder& b, compute::TensorId x, int channels, int stride, compute::Activation then,
               compute::TensorId residual) {
   const compute::Shape in = b.shape(x);
   const compute::Shape out{in.batch, in.height / stride, in.width / stride, channels};
@@ -56,10 +56,10 @@ Unit add_unit(Builder& b, compute::TensorId x, int channels, int stride, bool re
          b.parameters(c * 9 * in.channels),
          b.parameters(c),
          b.parameters(c),
-         relu};
+         then};
   b.add(compute::ConvolutionForward{u.window, x, u.middle, u.w});
   compute::BatchNormForward norm{u.middle, u.y, residual, u.gamma, u.beta, b.statistics(2 * c)};
-  norm.relu = relu;
+  norm.then = then;
   b.add(norm);
   return u;
 }
@@ -74,7 +74,7 @@ compute::TensorId back_through(Builder& b, const Unit& u, compute::TensorId dy,
       dy,       dy2,
       dmiddle,  dresidual,
       u.gamma,  u.beta};
-  norm.relu = u.relu;
+  norm.then = u.then;
   b.add(norm);
   b.add(compute::ConvolutionWeightGradient{u.window, u.x, dmiddle, u.w});
   if (!input_gradient) return compute::no_tensor;
@@ -101,14 +101,14 @@ compute::Schedule cifar10_cnn(int batch) {
                                 w4 = b.parameters(384 * 192), b4 = b.parameters(192),
                                 w5 = b.parameters(1920), b5 = b.parameters(10);
   b.add(compute::Input{image, compute::Normalisation::standardise_image, {}, {}, true});
-  b.add(compute::ConvolutionForward{conv, image, c1, w1, b1, true});
+  b.add(compute::ConvolutionForward{conv, image, c1, w1, b1, compute::Activation::relu});
   b.add(compute::MaxPoolForward{pool, c1, p1});
-  b.add(compute::LrnForward{p1, n1});
-  b.add(compute::ConvolutionForward{conv, n1, c2, w2, b2, true});
-  b.add(compute::LrnForward{c2, n2});
+  b.add(compute::LrnForward{{}, p1, n1});
+  b.add(compute::ConvolutionForward{conv, n1, c2, w2, b2, compute::Activation::relu});
+  b.add(compute::LrnForward{{}, c2, n2});
   b.add(compute::MaxPoolForward{pool, n2, p2});
-  b.add(compute::MatrixProductForward{p2, f1, w3, b3, true});
-  b.add(compute::MatrixProductForward{f1, f2, w4, b4, true});
+  b.add(compute::MatrixProductForward{p2, f1, w3, b3, compute::Activation::relu});
+  b.add(compute::MatrixProductForward{f1, f2, w4, b4, compute::Activation::relu});
   b.add(compute::MatrixProductForward{f2, f3, w5, b5});
   const compute::TensorId d3 = b.like(f3), d2 = b.like(f2), m2 = b.like(f2), d1 = b.like(f1),
                           m1 = b.like(f1), dp2 = b.like(p2), dn2 = b.like(n2), dc2 = b.like(c2),
@@ -117,14 +117,14 @@ compute::Schedule cifar10_cnn(int batch) {
   b.begin_backward();
   b.add(compute::MatrixProductWeightGradient{f2, d3, w5, b5});
   b.add(compute::MatrixProductInputGradient{d3, d2, w5});
-  b.add(compute::ReluBackward{f2, d2, m2});
+  b.add(compute::PointwiseBackward{compute::Activation::relu, f2, d2, m2});
   b.add(compute::MatrixProductWeightGradient{f1, m2, w4, b4});
   b.add(compute::MatrixProductInputGradient{m2, d1, w4});
-  b.add(compute::ReluBackward{f1, d1, m1});
+  b.add(compute::PointwiseBackward{compute::Activation::relu, f1, d1, m1});
   b.add(compute::MatrixProductWeightGradient{p2, m1, w3, b3});
   b.add(compute::MatrixProductInputGradient{m1, dp2, w3});
   b.add(compute::MaxPoolBackward{pool, n2, p2, dp2, dn2});
-  compute::LrnBackward lrn{c2, dn2, dc2};
+  compute::LrnBackward lrn{{}, c2, dn2, dc2};
   lrn.mask = true;
   b.add(lrn);
   b.add(compute::ConvolutionWeightGradient{conv, n1, dc2, w2, b2});
@@ -147,19 +147,21 @@ compute::Schedule resnet20(int batch) {
     Unit first, second;
     int stride;
   };
-  const Unit stem = add_unit(b, image, 16, 1, true, compute::no_tensor);
+  const Unit stem = add_unit(b, image, 16, 1, compute::Activation::relu, compute::no_tensor);
   std::vector<Block> blocks;
   compute::TensorId x = stem.y;
   for (const int channels : {16, 32, 64})
     for (int i = 0; i < 3; ++i) {
       const int stride = channels != 16 && i == 0 ? 2 : 1;
-      const Unit first = add_unit(b, x, channels, stride, true, compute::no_tensor);
+      const Unit first =
+          add_unit(b, x, channels, stride, compute::Activation::relu, compute::no_tensor);
       compute::TensorId shortcut = x;
       if (stride == 2) {
         shortcut = b.like(first.y);
         b.add(compute::ShortcutForward{x, shortcut, 2});
       }
-      blocks.push_back({first, add_unit(b, first.y, channels, 1, true, shortcut), stride});
+      blocks.push_back(
+          {first, add_unit(b, first.y, channels, 1, compute::Activation::relu, shortcut), stride});
       x = blocks.back().second.y;
     }
   const compute::Window whole{8, 8, 1, 1};

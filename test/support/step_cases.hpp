@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ringtrain/compute/step.hpp"
+#include "support/activations.hpp"
 #include "support/catch.hpp"
 
 namespace ringtrain {
@@ -39,7 +40,7 @@ inline compute::Shape after(const compute::Window& w, const compute::Shape& x, i
 
 /// A convolution, forward and both gradients. Its parameters begin at `offset`, which may be odd.
 inline StepCase convolution_case(const compute::Window& window, const compute::Shape& x, int out,
-                                 std::size_t offset, bool bias, bool relu) {
+                                 std::size_t offset, bool bias, compute::Activation then) {
   const compute::Shape y = after(window, x, out);
   const std::size_t weights = std::size_t(out) * window.height * window.width * x.channels;
   const compute::ParameterRange w{offset, weights};
@@ -47,14 +48,15 @@ inline StepCase convolution_case(const compute::Window& window, const compute::S
   if (bias) b = {offset + weights, std::size_t(out)};
   return {{x, y, y, x},
           2,
-          {compute::ConvolutionForward{window, 0, 2, w, b, relu},
+          {compute::ConvolutionForward{window, 0, 2, w, b, then},
            compute::ConvolutionInputGradient{window, 1, 3, w},
            compute::ConvolutionWeightGradient{window, 0, 1, w, b}},
           offset + weights + out};
 }
 
 /// Likewise, a matrix product of whole images.
-inline StepCase matrix_product_case(const compute::Shape& x, int out, bool bias, bool relu) {
+inline StepCase matrix_product_case(const compute::Shape& x, int out, bool bias,
+                                    compute::Activation then) {
   const compute::Shape y{x.batch, 1, 1, out};
   const std::size_t weights = out * x.features();
   const compute::ParameterRange w{0, weights};
@@ -62,21 +64,28 @@ inline StepCase matrix_product_case(const compute::Shape& x, int out, bool bias,
   if (bias) b = {weights, std::size_t(out)};
   return {{x, y, y, x},
           2,
-          {compute::MatrixProductForward{0, 2, w, b, relu},
+          {compute::MatrixProductForward{0, 2, w, b, then},
            compute::MatrixProductInputGradient{1, 3, w},
            compute::MatrixProductWeightGradient{0, 1, w, b}},
           weights + out};
 }
 
-inline StepCase relu_and_sums_case(const compute::Shape& s) {
+/// An activation, its gradient, and sums with and without it.
+inline StepCase pointwise_case(const compute::Shape& s, compute::Activation f) {
+  const compute::TensorId saved = facts_of(f).slope_of_output ? 2 : 0;
   return {{s, s, s, s, s, s},
           2,
-          {compute::ReluForward{0, 2}, compute::ReluBackward{2, 1, 3}, compute::Add{0, 1, 4},
-           compute::Add{0, 1, 5, true}}};
+          {compute::Pointwise{f, 0, 2}, compute::PointwiseBackward{f, saved, 1, 3},
+           compute::Add{0, 1, 4}, compute::Add{0, 1, 5, f}}};
 }
 
 struct BatchNormForm {
-  bool gamma, relu, residual, two_gradients;
+  bool gamma;
+  compute::Activation then;
+  bool residual, two_gradients;
+  bool activated() const { return then != compute::Activation::none; }
+  /// Whether there is a backward step: of a sum, the slope must follow from the output.
+  bool has_gradient() const { return !residual || facts_of(then).slope_of_output; }
 };
 
 inline StepCase batch_norm_case(const compute::Shape& s, const BatchNormForm& form) {
@@ -87,13 +96,13 @@ inline StepCase batch_norm_case(const compute::Shape& s, const BatchNormForm& fo
     return there ? id : compute::no_tensor;
   };
   compute::BatchNormForward forward{0, 4, where(form.residual, 1), scale, {1, c}, {2, 2 * c}};
-  forward.relu = form.relu;
+  forward.then = form.then;
   forward.unbiased = form.gamma;
-  compute::BatchNormBackward backward{0,     where(form.relu && form.residual, 4),
+  compute::BatchNormBackward backward{0,     where(form.activated() && form.residual, 4),
                                       2,     where(form.two_gradients, 3),
                                       5,     where(form.residual, 6),
                                       scale, {1, c}};
-  backward.relu = form.relu;
+  backward.then = form.then;
   return {std::vector<compute::Shape>(form.residual ? 7 : 6, s),
           4,
           {forward, backward},
@@ -133,12 +142,13 @@ struct NormInPieces {
             .mean = v.mean,
             .inverse_deviation = v.inverse};
   }
-  compute::AppliedNorm applied(bool relu, compute::TensorId residual = compute::no_tensor) const {
-    return {.scale = v.scale, .bias = v.bias, .residual = residual, .relu = relu};
+  compute::AppliedNorm applied(compute::Activation then,
+                               compute::TensorId residual = compute::no_tensor) const {
+    return {.scale = v.scale, .bias = v.bias, .residual = residual, .then = then};
   }
-  compute::BatchNormSums sums(bool relu, compute::TensorId y, compute::TensorId skip,
+  compute::BatchNormSums sums(compute::Activation then, compute::TensorId y, compute::TensorId skip,
                               compute::TensorId g) const {
-    return {x,       y,      skip,   g,         relu,      gamma,     beta,   pixels,
+    return {x,       y,      skip,   g,         then,      gamma,     beta,   pixels,
             v.scale, v.bias, v.mean, v.inverse, v.g_scale, v.x_scale, v.shift};
   }
   compute::BatchNormBackwardApply gradient(compute::TensorId g, compute::TensorId dx) const {
@@ -156,16 +166,17 @@ inline StepCase norm_in_pieces_case(const compute::Shape& s, const BatchNormForm
   const auto where = [](bool there, compute::TensorId id) {
     return there ? id : compute::no_tensor;
   };
-  const bool writes_g = form.relu || form.two_gradients || form.residual;
+  const bool writes_g = form.activated() || form.two_gradients || form.residual;
   const compute::TensorId g = in_place && form.gamma ? 2 : 6;
-  const compute::BatchNormSums sums = norm.sums(form.relu, where(form.relu && form.residual, 4),
-                                                where(form.two_gradients, 3), where(writes_g, g));
+  const compute::BatchNormSums sums =
+      norm.sums(form.then, where(form.activated() && form.residual, 4),
+                where(form.two_gradients, 3), where(writes_g, g));
   const bool over_g = in_place && !form.gamma && writes_g;
   return {
       std::vector<compute::Shape>(writes_g && g == 6 ? 7 : 6, s),
       4,
       {compute::BatchNormStatistics{0, norm.v.sums}, norm.finalize(),
-       compute::BatchNormApply{0, 4, norm.applied(form.relu, where(form.residual, 1))},
+       compute::BatchNormApply{0, 4, norm.applied(form.then, where(form.residual, 1))},
        compute::BatchNormBackwardReduce{2, sums}, norm.gradient(writes_g ? g : 2, over_g ? 6 : 5)},
       1 + 2 * c,
       2 + 2 * c,
@@ -181,7 +192,8 @@ struct NormsInConvolution {
   compute::Window window;
   compute::Shape shape;
   int out;
-  bool relu, skips, from_y;
+  compute::Activation then;
+  bool skips, from_y;
 
   StepCase made() const {
     const compute::Shape results = after(window, shape, out);
@@ -194,21 +206,22 @@ struct NormsInConvolution {
     if (!from_y) before.gamma = {c, c};
     behind.gamma = {2 * c + k, k};
     compute::ConvolutionForward forward{window, x, z, w};
-    forward.prologue = before.applied(relu);
+    forward.prologue = before.applied(then);
     forward.sums = behind.v.sums;
     const auto where = [](bool there, compute::TensorId id) {
       return there ? id : compute::no_tensor;
     };
-    const compute::BatchNormSums sums = before.sums(relu, where(from_y, y), where(skips, skip), g);
+    const compute::BatchNormSums sums = before.sums(then, where(from_y, y), where(skips, skip), g);
     std::vector<int> vectors = NormVectors::extents(shape.channels);
     for (const int extent : NormVectors::extents(out)) vectors.push_back(extent);
     return {
         {wide, wide, shape, results, shape, shape, results, shape, shape, results},
         y,
         {compute::BatchNormStatistics{x, before.v.sums}, before.finalize(),
-         compute::BatchNormApply{x, y, before.applied(relu, where(from_y, skip))}, forward,
-         behind.finalize(), compute::BatchNormApply{z, normal_z, behind.applied(false)},
-         compute::ConvolutionWeightGradient{window, x, dz, w, std::nullopt, before.applied(relu)},
+         compute::BatchNormApply{x, y, before.applied(then, where(from_y, skip))}, forward,
+         behind.finalize(),
+         compute::BatchNormApply{z, normal_z, behind.applied(compute::Activation::none)},
+         compute::ConvolutionWeightGradient{window, x, dz, w, std::nullopt, before.applied(then)},
          compute::ConvolutionInputGradient{window, dz, compute::no_tensor, w, sums},
          before.gradient(g, dx)},
         w.end(),

@@ -2,11 +2,11 @@
 #include <optional>
 #include <tuple>
 
-#include "ringtrain/compute/shape.hpp"
+#include "ringtrain/compute/operation.hpp"
 
 namespace ringtrain::compute {
 
-/// y = relu?((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
+/// y = then((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
 /// Training: mean and variance (biased) are the batch's; they are also written to `statistics` (C
 /// means, then C variances) of Buffers::batch_statistics, the variance times n/(n-1) when
 /// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics. `all_ranks`: the
@@ -17,23 +17,25 @@ struct BatchNormForward {
   ParameterRange beta;
   StatisticsRange statistics;
   float epsilon = 1e-5f;
-  bool relu = false, unbiased = true, training = true, all_ranks = false;
+  Activation then = Activation::none;
+  bool unbiased = true, training = true, all_ranks = false;
   static constexpr const char* name = "BatchNormForward";
   static constexpr auto reads = std::tuple(&BatchNormForward::x, &BatchNormForward::residual);
   static constexpr auto writes = std::tuple(&BatchNormForward::y);
 };
-/// The gradient of the BatchNormForward with the same `x`. With g = (dy + dy2?), masked by y > 0
-/// when `relu`: writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for.
-/// `y` is the forward result; it is no_tensor when not `relu`, or when there was no residual, so
-/// that the mask follows from x. Batch mean and variance are those of the forward step.
-/// `all_ranks`, as there: dx is the gradient through the statistics of all ranks, but dgamma and
-/// dbeta are this rank's part of the sum over all.
+/// The gradient of the BatchNormForward with the same `x`. With g = (dy + dy2?)
+/// * then': writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for. `y` is
+/// the forward result, from which the slope of `then` follows; it is no_tensor without `then`, or
+/// when there was no residual, so that the slope follows from x. Batch mean and variance are those
+/// of the forward step. `all_ranks`, as there: dx is the gradient through the statistics of all
+/// ranks, but dgamma and dbeta are this rank's part of the sum over all.
 struct BatchNormBackward {
   TensorId x, y = no_tensor, dy, dy2 = no_tensor, dx, dresidual = no_tensor;
   std::optional<ParameterRange> gamma = std::nullopt;
   ParameterRange beta;
   float epsilon = 1e-5f;
-  bool relu = false, all_ranks = false;
+  Activation then = Activation::none;
+  bool all_ranks = false;
   static constexpr const char* name = "BatchNormBackward";
   static constexpr auto reads = std::tuple(&BatchNormBackward::x, &BatchNormBackward::y,
                                            &BatchNormBackward::dy, &BatchNormBackward::dy2);
@@ -41,28 +43,28 @@ struct BatchNormBackward {
   static constexpr auto gradients = std::tuple(&BatchNormBackward::beta, &BatchNormBackward::gamma);
 };
 
-/// What a step reads in place of a tensor x: relu?(x * scale + bias + residual?), by channel; that
+/// What a step reads in place of a tensor x: then(x * scale + bias + residual?), by channel; that
 /// is a BatchNorm whose batch statistics are known. The residual may be scaled and shifted likewise
 /// (the first block of a ResNet stage): then it has both vectors.
 struct AppliedNorm {
   VectorId scale = no_vector, bias = no_vector;
   TensorId residual = no_tensor;
   VectorId residual_scale = no_vector, residual_bias = no_vector;
-  bool relu = false;
+  Activation then = Activation::none;
   TensorId y = no_tensor;  ///< where the value is also written
   static constexpr auto reads = std::tuple(&AppliedNorm::residual);
   static constexpr auto writes = std::tuple(&AppliedNorm::y);
 };
 
-/// What follows the gradient dy of a BatchNorm's (activated) output. With g = (dy + skip?), masked
-/// where the ReLU was off when `relu`: writes g, dbeta = sum of g and, where there is a gamma,
+/// What follows the gradient dy of a BatchNorm's (activated) output. With g = (dy + skip?)
+/// * then': writes g, dbeta = sum of g and, where there is a gamma,
 /// dgamma = sum of g * (x - mean) * inverse_deviation, and leaves the coefficients of
-/// BatchNormBackwardApply in g_scale, x_scale and shift. The mask follows from `y`, the activated
-/// output, or where that is no_tensor from x * scale + bias + residual? > 0, with the residual as
+/// BatchNormBackwardApply in g_scale, x_scale and shift. The slope follows from `y`, the activated
+/// output, or where that is no_tensor from x * scale + bias + residual?, with the residual as
 /// in AppliedNorm. `count` is the pixels of x.
 struct BatchNormSums {
   TensorId x, y = no_tensor, skip = no_tensor, g = no_tensor;
-  bool relu = false;
+  Activation then = Activation::none;
   std::optional<ParameterRange> gamma = std::nullopt;
   ParameterRange beta;
   std::size_t count = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ringtrain/compute/batch_norm_step.hpp"
+#include "ringtrain/compute/operation.hpp"
 #include "ringtrain/compute/shape.hpp"
 
 namespace ringtrain::compute {
@@ -37,14 +38,14 @@ struct Input {
   static constexpr auto writes = std::tuple(&Input::y);
 };
 
-/// y = relu?(x * w + b?). With a prologue, what it makes of x stands for x; padding stays zero.
+/// y = then(x * w + b?). With a prologue, what it makes of x stands for x; padding stays zero.
 /// `sums` (2C): the sum of y and of y^2 over all pixels, for BatchNormFinalize.
 struct ConvolutionForward {
-  Window window;
+  ConvolutionShape window;
   TensorId x, y;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
-  bool relu = false;
+  Activation then = Activation::none;
   std::optional<AppliedNorm> prologue = std::nullopt;
   VectorId sums = no_vector;
   static constexpr const char* name = "ConvolutionForward";
@@ -55,7 +56,7 @@ struct ConvolutionForward {
 /// epilogue's residual is another BatchNorm's scaled branch, that BatchNorm's sums may be made
 /// here, too: of the same g, so that it writes no tensor.
 struct ConvolutionInputGradient {
-  Window window;
+  ConvolutionShape window;
   TensorId dy, dx;
   ParameterRange w;
   std::optional<BatchNormSums> epilogue = std::nullopt, epilogue_of_residual = std::nullopt;
@@ -67,7 +68,7 @@ struct ConvolutionInputGradient {
 };
 /// Writes dw, and db where there is a bias. A prologue of x has neither residual nor y.
 struct ConvolutionWeightGradient {
-  Window window;
+  ConvolutionShape window;
   TensorId x, dy;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
@@ -80,12 +81,12 @@ struct ConvolutionWeightGradient {
       std::tuple(&ConvolutionWeightGradient::w, &ConvolutionWeightGradient::b);
 };
 
-/// y = relu?(x w' + b?) with x flattened to batch x features.
+/// y = then(x w' + b?) with x flattened to batch x features.
 struct MatrixProductForward {
   TensorId x, y;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
-  bool relu = false;
+  Activation then = Activation::none;
   static constexpr const char* name = "MatrixProductForward";
   static constexpr auto reads = std::tuple(&MatrixProductForward::x);
   static constexpr auto writes = std::tuple(&MatrixProductForward::y);
@@ -109,25 +110,28 @@ struct MatrixProductWeightGradient {
       std::tuple(&MatrixProductWeightGradient::w, &MatrixProductWeightGradient::b);
 };
 
-/// y = max(x, 0)
-struct ReluForward {
+/// y = f(x)
+struct Pointwise {
+  Activation f;
   TensorId x, y;
-  static constexpr const char* name = "ReluForward";
-  static constexpr auto reads = std::tuple(&ReluForward::x);
-  static constexpr auto writes = std::tuple(&ReluForward::y);
+  static constexpr const char* name = "Pointwise";
+  static constexpr auto reads = std::tuple(&Pointwise::x);
+  static constexpr auto writes = std::tuple(&Pointwise::y);
 };
-/// dx = dy where y > 0, else 0. `y` may be any tensor that is positive where ReLU's output is.
-struct ReluBackward {
-  TensorId y, dy, dx;
-  static constexpr const char* name = "ReluBackward";
-  static constexpr auto reads = std::tuple(&ReluBackward::y, &ReluBackward::dy);
-  static constexpr auto writes = std::tuple(&ReluBackward::dx);
+/// dx = f'(x) * dy. `saved` is y where the slope follows from it (ActivationFacts), else x. Of ReLU
+/// it may be any tensor that is positive where y is.
+struct PointwiseBackward {
+  Activation f;
+  TensorId saved, dy, dx;
+  static constexpr const char* name = "PointwiseBackward";
+  static constexpr auto reads = std::tuple(&PointwiseBackward::saved, &PointwiseBackward::dy);
+  static constexpr auto writes = std::tuple(&PointwiseBackward::dx);
 };
 
-/// y = relu?(a + b). Also sums two gradients of one tensor.
+/// y = then(a + b). Also sums two gradients of one tensor.
 struct Add {
   TensorId a, b, y;
-  bool relu = false;
+  Activation then = Activation::none;
   static constexpr const char* name = "Add";
   static constexpr auto reads = std::tuple(&Add::a, &Add::b);
   static constexpr auto writes = std::tuple(&Add::y);
@@ -209,34 +213,27 @@ struct AveragePoolBackward {
   static constexpr auto writes = std::tuple(&AveragePoolBackward::dx);
 };
 
-/// Local response normalisation across channels (Krizhevsky et al. 2012):
-/// y = x / (bias + alpha * sum of squares over channels c-radius..c+radius)^beta.
 struct LrnForward {
+  attributes::Lrn how;
   TensorId x, y;
-  int radius = 4;
-  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
   static constexpr const char* name = "LrnForward";
   static constexpr auto reads = std::tuple(&LrnForward::x);
   static constexpr auto writes = std::tuple(&LrnForward::y);
 };
 /// `mask`: dx is also zeroed where x <= 0, the backward of a ReLU that produced x.
 struct LrnBackward {
+  attributes::Lrn how;
   TensorId x, dy, dx;
-  int radius = 4;
-  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
   bool mask = false;
   static constexpr const char* name = "LrnBackward";
   static constexpr auto reads = std::tuple(&LrnBackward::x, &LrnBackward::dy);
   static constexpr auto writes = std::tuple(&LrnBackward::dx);
 };
 
-/// y = x / keep with probability keep, else 0. Element i of a sample is kept by word i of the
-/// Philox stream (seed, dropout, layer + 256 * the sample's epoch, sample). Its gradient is the
-/// same step on dy.
+/// Its gradient is the same step on dy.
 struct Dropout {
+  attributes::Dropout how;
   TensorId x, y;
-  float keep = 0.5f;
-  std::uint32_t layer = 0;
   static constexpr const char* name = "Dropout";
   static constexpr auto reads = std::tuple(&Dropout::x);
   static constexpr auto writes = std::tuple(&Dropout::y);
@@ -258,7 +255,7 @@ struct SoftmaxCrossEntropy {
 using Step =
     std::variant<Input, ConvolutionForward, ConvolutionInputGradient, ConvolutionWeightGradient,
                  MatrixProductForward, MatrixProductInputGradient, MatrixProductWeightGradient,
-                 ReluForward, ReluBackward, BatchNormForward, BatchNormBackward, Add, Concat,
+                 Pointwise, PointwiseBackward, BatchNormForward, BatchNormBackward, Add, Concat,
                  ChannelSlice, ShortcutForward, ShortcutBackward, MaxPoolForward, MaxPoolBackward,
                  AveragePoolForward, AveragePoolBackward, LrnForward, LrnBackward, Dropout,
                  SoftmaxCrossEntropy, BatchNormStatistics, BatchNormFinalize, BatchNormApply,
@@ -295,6 +292,10 @@ void for_each_tensor(AnyStep& step, const F& f) {
 
 /// The backward reductions of BatchNorms that `step` makes: itself, or as its epilogues.
 std::vector<BatchNormSums> reductions_of(const Step& step);
+
+/// Whether the pieces of BatchNorms in `step` have ReLU or no activation: kernels of convolutions
+/// and of max pools know no other.
+bool pieces_know_only_relu(const Step& step);
 
 /// The parameter ranges whose gradients `step` writes.
 std::vector<ParameterRange> gradients_written(const Step& step);

@@ -50,60 +50,75 @@ struct Statistic {
 using ParameterId = int;
 using StatisticId = int;
 
-// The operations of a graph. Inputs are in Node::inputs, in the order named here.
+// The operations of a graph. Inputs are in Node::inputs, in the order named here. `id` stands for
+// the kind in structure_hash(), which checkpoints hold: it never changes, and a new kind has a new
+// one.
 
 struct ImageInput {  // none
+  static constexpr int id = 0;
   compute::Normalisation normalisation = compute::Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
   bool distort = false;
   bool clip = false;  ///< what distortions carry out of 0..255; only with mean_deviation
 };
 struct Convolution {  // x
-  compute::Window window;
+  static constexpr int id = 1;
+  compute::ConvolutionShape window;
   ParameterId w = 0;
   std::optional<ParameterId> b = std::nullopt;
 };
 struct MatrixProduct {  // x
+  static constexpr int id = 2;
   ParameterId w = 0;
   std::optional<ParameterId> b = std::nullopt;
 };
 struct BatchNorm {  // x
+  static constexpr int id = 3;
   std::optional<ParameterId> gamma;
   ParameterId beta = 0;
   StatisticId statistics = 0;
   float epsilon = 1e-5f;
   bool unbiased = true;
 };
-struct Relu {};    // x
-struct Sum {};     // a, b
-struct Concat {};  // any number, concatenated along channels
+struct Pointwise {  // x
+  static constexpr int id = 4;
+  compute::Activation f = compute::Activation::relu;
+};
+struct Sum {  // a, b
+  static constexpr int id = 5;
+};
+struct Concat {  // any number, concatenated along channels
+  static constexpr int id = 6;
+};
 struct Shortcut {  // x
+  static constexpr int id = 7;
   int stride = 2;
 };
 struct MaxPool {  // x
+  static constexpr int id = 8;
   compute::Window window;
 };
 struct AveragePool {  // x
+  static constexpr int id = 9;
   compute::Window window;
 };
 struct Lrn {  // x
-  int radius = 4;
-  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
+  static constexpr int id = 10;
+  compute::attributes::Lrn how;
 };
 struct DropoutLayer {  // x
-  float keep = 0.5f;
-  std::uint32_t layer = 0;
+  static constexpr int id = 11;
+  compute::attributes::Dropout how;
 };
 struct Loss {  // logits
+  static constexpr int id = 12;
   float weight = 1;
   /// An auxiliary head: it trains, but neither counts nor takes part in evaluation.
   bool auxiliary = false;
 };
 
-/// A new kind goes last: structure_hash() has each kind's place here, and checkpoints hold that
-/// hash.
-using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm, Relu, Sum, Concat,
-                               Shortcut, MaxPool, AveragePool, Lrn, DropoutLayer, Loss>;
+using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm, Pointwise, Sum,
+                               Concat, Shortcut, MaxPool, AveragePool, Lrn, DropoutLayer, Loss>;
 
 /// One operation; its inputs come from earlier nodes.
 struct Node {
@@ -170,14 +185,15 @@ class GraphBuilder {
                                    Initialiser weights, std::optional<double> bias, bool decay);
   compute::TensorId batch_norm(const std::string& name, compute::TensorId x,
                                const BatchNormOptions& options);
-  compute::TensorId relu(compute::TensorId x);
+  compute::TensorId pointwise(compute::TensorId x, compute::Activation f);
+  compute::TensorId relu(compute::TensorId x) { return pointwise(x, compute::Activation::relu); }
   compute::TensorId sum(compute::TensorId a, compute::TensorId b);
   compute::TensorId beside(const std::vector<compute::TensorId>& inputs);
   compute::TensorId shortcut(compute::TensorId x, int stride, int channels);
   compute::TensorId max_pool(compute::TensorId x, const PoolOptions& options);
   compute::TensorId average_pool(compute::TensorId x, const PoolOptions& options);
   compute::TensorId global_pool(compute::TensorId x);
-  compute::TensorId lrn(compute::TensorId x, Lrn how);
+  compute::TensorId lrn(compute::TensorId x, const compute::attributes::Lrn& how);
   compute::TensorId dropout(compute::TensorId x, float keep);
   void loss(compute::TensorId logits, Loss how = {});
 

@@ -18,9 +18,10 @@ using Supports = std::function<bool(const compute::Schedule&, const compute::Ste
 /// running statistics and leaves out dropout and auxiliary heads with all that only feeds them.
 compute::Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing);
 
-/// Merges ReLU and residual additions into the step that produces their input, where `supports`
-/// agrees and nothing else reads that input. Forward steps in, forward steps out.
-compute::Schedule fuse_forward(compute::Schedule schedule, const Supports& supports);
+/// Merges activations and residual additions into the step that produces their input, where
+/// `supports` agrees and nothing else reads that input. In training the slope of what is merged
+/// must follow from what is kept anyway. Forward steps in, forward steps out.
+compute::Schedule fuse_forward(compute::Schedule schedule, const Supports& supports, Mode mode);
 
 /// Puts an average pool that keeps the image's extent behind the convolution of one pixel that
 /// alone reads it, where that has fewer channels: both are linear, one over pixels, the other over

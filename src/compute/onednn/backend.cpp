@@ -46,6 +46,8 @@ auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
 // Pieces of BatchNorms are for themselves or in Winograd convolutions.
 template <class Kind>
 bool has_plan(const Kind& kind, const TensorOf& tensor, Isa isa) {
+  if constexpr (requires { kind.window.groups; })
+    if (!kind.window.is_plain()) return false;
   if constexpr (requires { takes_norms(kind, tensor, isa); })
     return takes_norms(kind, tensor, isa);
   else if constexpr (requires { kind.prologue; })
@@ -227,7 +229,7 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
 // convolutions around take in all that they can.
 bool gains_in_pieces(const Schedule& schedule, const BatchNormApply& apply, const TensorOf& tensor,
                      Isa isa) {
-  const AppliedNorm how{.relu = apply.how.relu};
+  const AppliedNorm how{.then = apply.how.then};
   bool sums = false, all = true, any = false;
   for (const Step& step : schedule.steps) {
     if (const auto* made = std::get_if<ConvolutionForward>(&step); made && made->y == apply.x) {
@@ -266,7 +268,7 @@ class OnednnBackend final : public Backend {
     const TensorOf tensor = [&](TensorId id) {
       return Tensor{schedule.tensors[id], block_of(isa), element_, element_ == Element::bf16};
     };
-    return takes_slices(schedule, step, block_of(isa)) &&
+    return takes_slices(schedule, step, block_of(isa)) && pieces_know_only_relu(step) &&
            std::visit([&](const auto& kind) { return has_plan(kind, tensor, isa); }, step) &&
            (!std::holds_alternative<BatchNormApply>(step) ||
             gains_in_pieces(schedule, std::get<BatchNormApply>(step), tensor, isa));

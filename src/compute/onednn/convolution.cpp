@@ -36,7 +36,7 @@ constexpr int longest_amx_row = 224;
 // One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
 // each step reorders from or into the flat buffer, through scratch memory that is still in cache.
 struct ConvolutionGeometry {
-  ConvolutionGeometry(const Window& window, const Tensor& x, const Tensor& y,
+  ConvolutionGeometry(const ConvolutionShape& window, const Tensor& x, const Tensor& y,
                       RowMerging long_rows = RowMerging::in_one_image)
       : held{y.shape.channels, x.shape.channels, window.height, window.width},
         seen(held),
@@ -70,12 +70,13 @@ struct ConvolutionGeometry {
 constexpr auto direct = dnnl::algorithm::convolution_direct;
 
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry& g, bool bias,
-                                                       bool relu, const dnnl::engine& engine) {
+                                                       Activation then,
+                                                       const dnnl::engine& engine) {
   constexpr auto training = dnnl::prop_kind::forward_training;
   dnnl::primitive_attr attr = attributes();
-  if (relu) {
+  if (const std::optional<Eltwise> f = eltwise_of(then)) {
     dnnl::post_ops epilogue;
-    append_relu(epilogue);
+    append_eltwise(epilogue, *f);
     attr.set_post_ops(epilogue);
   }
   const PrimitiveOptions making{engine, attr};
@@ -89,7 +90,7 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry
 // Backward steps' descriptors; oneDNN wants that of the forward step as a hint.
 dnnl::convolution_backward_data::primitive_desc input_gradient_desc(const ConvolutionGeometry& g,
                                                                     const dnnl::engine& engine) {
-  const auto forward = forward_desc(g, false, false, engine);
+  const auto forward = forward_desc(g, false, Activation::none, engine);
   const dnnl::primitive_attr attr = attributes();
   const PrimitiveOptions making{engine, attr};
   return backward_descriptor<dnnl::convolution_backward_data>(making, g.sliding, forward, direct,
@@ -99,7 +100,7 @@ dnnl::convolution_backward_data::primitive_desc input_gradient_desc(const Convol
 dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
     const ConvolutionGeometry& g, bool bias, const dnnl::engine& engine) {
   using Primitive = dnnl::convolution_backward_weights;
-  const auto forward = forward_desc(g, bias, false, engine);
+  const auto forward = forward_desc(g, bias, Activation::none, engine);
   const dnnl::primitive_attr attr = attributes();
   const PrimitiveOptions making{engine, attr, g.breaks_amx};
   if (bias)
@@ -245,7 +246,7 @@ Action plan_as_forward(const Taps& taps, const ConvolutionInputGradient& step, c
                       w.width - 1 - w.right};
   if (std::min({turned.top, turned.left, turned.bottom, turned.right}) < 0) return {};
   const ConvolutionGeometry g(turned, dy.tensor, dx.tensor);
-  const auto desc = forward_desc(g, false, false, planner.engine());
+  const auto desc = forward_desc(g, false, Activation::none, planner.engine());
   const Weights weights(desc.weights_desc(), g, taps.turned(w), planner.parameters(step.w), planner,
                         WeightAxes::turned);
   return convolve_with(weights,
@@ -301,7 +302,7 @@ Action plan_weight_gradient_of(const Taps& taps, const ConvolutionWeightGradient
 Action plan_forward(const ConvolutionForward& step, const Operand& x, const Operand& y,
                     Planner& planner) {
   const ConvolutionGeometry g(step.window, x.tensor, y.tensor);
-  const auto desc = forward_desc(g, step.b.has_value(), step.relu, planner.engine());
+  const auto desc = forward_desc(g, step.b.has_value(), step.then, planner.engine());
   const Weights weights(desc.weights_desc(), g, Taps::all(step.window), planner.parameters(step.w),
                         planner);
   const Bias bias(g, planner.parameters(step.b), planner);
@@ -333,17 +334,25 @@ Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand
 template <>
 Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
-  if (suits_winograd(step.window, x, y, planner.isa())) return plan_winograd(step, x, y, planner);
+  const bool winograd = suits_winograd(step.window, x, y, planner.isa());
+  if (!is_relu_or_none(step.then) && (winograd || !eltwise_of(step.then))) {
+    ConvolutionForward bare = step;
+    bare.then = Activation::none;
+    return then_in_place(plan(bare, planner), step.then, step.y, planner);
+  }
+  if (winograd) return plan_winograd(step, x, y, planner);
   const std::vector<Phase> phases = dense_phases(step.window, x, y, false);
-  if (phases.empty()) return plan_forward(step, {x}, {y}, planner);
+  if (phases.empty())
+    return padding_zeroed(step.then, step.y, plan_forward(step, {x}, {y}, planner), planner);
   const PhasePixels taken(phases.front(), step.window, x, planner);
   ConvolutionForward dense = step;
   dense.window = phases.front().window;
-  return
-      [taken, convolve = plan_forward(dense, taken.operand(), {y}, planner)](const Frame& frame) {
-        taken.read(frame);
-        convolve(frame);
-      };
+  Action run = [taken,
+                convolve = plan_forward(dense, taken.operand(), {y}, planner)](const Frame& frame) {
+    taken.read(frame);
+    convolve(frame);
+  };
+  return padding_zeroed(step.then, step.y, std::move(run), planner);
 }
 
 template <>

@@ -2,6 +2,7 @@
 #include <dnnl.hpp>
 #include <string_view>
 
+#include "compute/onednn/kernels/activation.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/step.hpp"
 
@@ -25,13 +26,12 @@ struct PrimitiveOptions {
   bool without_amx = false;
 };
 
-/// ReLU as a primitive's epilogue.
-inline void append_relu(dnnl::post_ops& epilogue) {
-  constexpr auto relu = dnnl::algorithm::eltwise_relu;
+/// An elementwise function as a primitive's epilogue.
+inline void append_eltwise(dnnl::post_ops& epilogue, const Eltwise& f) {
 #if DNNL_VERSION_MAJOR >= 3
-  epilogue.append_eltwise(relu, 0, 0);
+  epilogue.append_eltwise(f.algorithm, f.alpha, f.beta);
 #else
-  epilogue.append_eltwise(1, relu, 0, 0);
+  epilogue.append_eltwise(1, f.algorithm, f.alpha, f.beta);
 #endif
 }
 

@@ -124,7 +124,8 @@ void sum_rows(const float* rows, const Rows<float>& shape, float* sums) {
 Action plan_bands(const MatrixProductForward& step, Planner& planner) {
   const Rows<float> x(planner.tensor(step.x), planner), y(planner.tensor(step.y), planner);
   const float *w = planner.parameters(step.w), *bias = planner.parameters(step.b);
-  return [=, relu = step.relu, threads = planner.threads()](const Frame& frame) {
+  return [=, relu = step.then == Activation::relu,
+          threads = planner.threads()](const Frame& frame) {
     const float* in = x.read(frame);
     float* out = y.in(frame);
     const Bands bands(y.features());
@@ -179,7 +180,7 @@ Action plan_bands(const MatrixProductWeightGradient& step, Planner& planner) {
 
 Action plan_convolution(const MatrixProductForward& step, Planner& planner) {
   const Rows<Bf16> x(planner.tensor(step.x), planner), y(planner.tensor(step.y), planner);
-  const ConvolutionForward same{{}, step.x, step.y, step.w, step.b, step.relu};
+  const ConvolutionForward same{{}, step.x, step.y, step.w, step.b, step.then};
   return [=, multiply = plan_forward(same, x.operand(), y.operand(), planner)](const Frame& frame) {
     x.read(frame);
     multiply(frame);
@@ -218,6 +219,11 @@ Action plan_product(const Step& step, Element element, Planner& planner) {
 
 template <>
 Action plan(const MatrixProductForward& step, Planner& planner) {
+  if (!is_relu_or_none(step.then)) {
+    MatrixProductForward bare = step;
+    bare.then = Activation::none;
+    return then_in_place(plan(bare, planner), step.then, step.y, planner);
+  }
   return plan_product(step, planner.tensor(step.x).element, planner);
 }
 

@@ -13,6 +13,11 @@ namespace ringtrain::compute::onednn {
 template <class Kind>
 Action plan(const Kind& step, Planner& planner);
 
+/// `run`, then `f` of what it wrote.
+Action then_in_place(Action run, Activation f, TensorId y, Planner& planner);
+/// `run`, then zeros in the lanes past the last channel of `y`, where `f` would not keep them.
+Action padding_zeroed(Activation f, TensorId y, Action run, const Planner& planner);
+
 /// A tensor at its place in memory, or in the scratch memory of the step that is planned.
 struct Operand {
   Tensor tensor;

@@ -96,4 +96,19 @@ memory::desc desc_of(const Tensor& tensor) {
                               : tag::nchw};
 }
 
+Action padding_zeroed(Activation f, TensorId y, Action run, const Planner& planner) {
+  const Tensor t = planner.tensor(y);
+  const int used = t.shape.channels % t.block;
+  if (facts_of(f).keeps_zero || used == 0) return run;
+  return [t, used, run = std::move(run), threads = planner.threads()](const Frame& frame) {
+    run(frame);
+    with_type(t.element, [&]<class T>(T zero) {
+      for_each_item(threads, t.shape.batch, [&](std::size_t n) {
+        for (std::size_t pixel = 0; pixel < t.pixels(); ++pixel)
+          std::fill_n(t.run<T>(n, t.blocks() - 1, pixel).first + used, t.block - used, zero);
+      });
+    });
+  };
+}
+
 }  // namespace ringtrain::compute::onednn

@@ -328,7 +328,7 @@ Action with_kernels(const Window& window, Element element, const F& f) {
 
 }  // namespace
 
-bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) {
+bool suits_winograd(const ConvolutionShape& w, const Tensor& x, const Tensor& y, Isa isa) {
   const int longer = std::max(w.height, w.width), shorter = std::min(w.height, w.width);
   const bool square = longer == shorter && (longer == 3 || longer == 5);
   const bool line = shorter == 1 && (longer == 3 || longer == 7);
@@ -358,7 +358,7 @@ bool takes_norms(const ConvolutionForward& step, const TensorOf& tensor, Isa isa
   const auto& prologue = step.prologue;
   if (!prologue && step.sums == no_vector) return true;
   if (prologue && (prologue->residual != no_tensor || prologue->y != no_tensor)) return false;
-  return !(step.relu && step.sums != no_vector) &&
+  return (step.then == Activation::none || step.sums == no_vector) &&
          suits_winograd(step.window, tensor(step.x), tensor(step.y), isa);
 }
 
@@ -376,7 +376,7 @@ Action plan_winograd(const ConvolutionForward& step, const Tensor& x, const Tens
                      Planner& planner) {
   return with_kernels(step.window, x.element, [&]<class W, class T>(T) -> Action {
     return Convolution<W, T>(step.window, x, y, planner.parameters(step.w),
-                             planner.parameters(step.b), step.relu, false,
+                             planner.parameters(step.b), step.then == Activation::relu, false,
                              {step.prologue, step.sums}, planner);
   });
 }

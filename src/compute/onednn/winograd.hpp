@@ -6,7 +6,7 @@ namespace ringtrain::compute::onednn {
 /// Whether our own Winograd convolutions take this one: a window of 3 x 3 or 5 x 5 pixels, in fp32
 /// also of 1 x 3, 3 x 1, 1 x 7 or 7 x 1, with steps of 1, enough channels and tiles, vector
 /// instructions, and for bf16 no AMX, which is faster.
-bool suits_winograd(const Window& window, const Tensor& x, const Tensor& y, Isa isa);
+bool suits_winograd(const ConvolutionShape& window, const Tensor& x, const Tensor& y, Isa isa);
 
 /// Whether they take in the pieces of BatchNorms that these steps have: a prologue without residual
 /// that writes no y, sums where there is no ReLU, an epilogue without residual. True where there

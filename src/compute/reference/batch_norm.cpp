@@ -65,7 +65,7 @@ void run(const BatchNormForward& step, State& s) {
     double v = (x[i] - m.mean[c]) / std::sqrt(m.variance[c] + step.epsilon) * gamma +
                s.parameters[step.beta.first + c];
     if (step.residual != no_tensor) v += s[step.residual][i];
-    y[i] = step.relu ? std::max(v, 0.0) : v;
+    y[i] = value_of(step.then, v);
   }
   s.moments[step.x] = std::move(m);
 }
@@ -81,17 +81,16 @@ void run(const BatchNormBackward& step, State& s) {
   const auto normal = [&](std::size_t i) {
     return (x[i] - m.mean[i % channels]) / std::sqrt(m.variance[i % channels] + step.epsilon);
   };
-  const auto positive = [&](std::size_t i) {
-    if (step.y != no_tensor) return s[step.y][i] > 0;
+  const auto slope = [&](std::size_t i) {
+    if (step.y != no_tensor) return slope_of(step.then, s[step.y][i]);
     const std::size_t c = i % channels;
-    return normal(i) * gamma(c) + s.parameters[step.beta.first + c] > 0;
+    return slope_at(step.then, normal(i) * gamma(c) + s.parameters[step.beta.first + c]);
   };
 
   std::vector<double> g(x.size()), sums(2 * channels);
   double *sum = sums.data(), *dot = sum + channels;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    g[i] = s[step.dy][i] + (step.dy2 != no_tensor ? s[step.dy2][i] : 0);
-    if (step.relu && !positive(i)) g[i] = 0;
+    g[i] = slope(i) * (s[step.dy][i] + (step.dy2 != no_tensor ? s[step.dy2][i] : 0));
     sum[i % channels] += g[i];
     dot[i % channels] += g[i] * normal(i);
   }
@@ -118,7 +117,7 @@ std::vector<double> activate(const AppliedNorm& how, const std::vector<double>& 
   for (std::size_t i = 0; i < x.size(); ++i) {
     y[i] = x[i] * scale[i % scale.size()] + bias[i % scale.size()];
     if (how.residual != no_tensor) y[i] += residual(i);
-    if (how.relu) y[i] = std::max(y[i], 0.0);
+    y[i] = value_of(how.then, y[i]);
   }
   if (how.y != no_tensor) s[how.y] = y;
   return y;
@@ -138,12 +137,16 @@ void reduce_gradient(const BatchNormSums& how, const std::vector<double>& dy, St
   const std::size_t channels = s.vectors[how.mean].size();
   const auto &mean = s.vectors[how.mean], &inverse = s.vectors[how.inverse_deviation];
   const AppliedNorm again{how.scale, how.bias, how.residual, how.residual_scale, how.residual_bias};
-  const std::vector<double> y = how.y != no_tensor ? s[how.y] : activate(again, x, s);
+  const std::vector<double> before =
+      how.y == no_tensor ? activate(again, x, s) : std::vector<double>();
+  const auto slope = [&](std::size_t i) {
+    return how.y != no_tensor ? slope_of(how.then, s[how.y][i]) : slope_at(how.then, before[i]);
+  };
   std::vector<double> g(dy), sum(channels), dot(channels);
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::size_t c = i % channels;
     if (how.skip != no_tensor) g[i] += s[how.skip][i];
-    if (how.relu && !(y[i] > 0)) g[i] = 0;
+    g[i] *= slope(i);
     sum[c] += g[i];
     dot[c] += g[i] * (x[i] - mean[c]) * inverse[c];
   }

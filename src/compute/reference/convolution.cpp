@@ -5,9 +5,17 @@
 namespace ringtrain::compute::reference {
 namespace {
 
-// Weights are out x taps x in: the index of (out, tap, in).
-std::size_t weight(std::size_t o, std::size_t tap, const Window& window, int in) {
-  return (o * window.height * window.width + tap) * in;
+// Calls f(weight, place in y, place in x, n) for each of `n` neighbouring weights, and elements of
+// x, that make an element of y. Weights are out x taps x in, with the inputs of one group.
+template <class F>
+void for_each_run(const auto& step, const Shape& xs, const Shape& ys, F f) {
+  const int in = xs.channels / step.window.groups, out = ys.channels / step.window.groups;
+  const std::size_t taps = std::size_t(step.window.height) * step.window.width;
+  for_each_tap(xs, ys, step.window, [&](std::size_t to, std::size_t from, std::size_t tap) {
+    for (int o = 0; o < ys.channels; ++o)
+      f(step.w.first + (o * taps + tap) * in, to * ys.channels + o,
+        from * xs.channels + o / out * in, in);
+  });
 }
 
 }  // namespace
@@ -19,17 +27,14 @@ void run(const ConvolutionForward& step, State& s) {
   auto& y = s[step.y];
   for (std::size_t i = 0; i < y.size(); ++i)
     y[i] = step.b ? s.parameters[step.b->first + i % ys.channels] : 0;
-  for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
-    for (int o = 0; o < ys.channels; ++o) {
-      const double* w = &s.parameters[step.w.first + weight(o, tap, step.window, xs.channels)];
-      double sum = 0;
+  for_each_run(step, xs, ys, [&](std::size_t weight, std::size_t to, std::size_t from, int n) {
+    const double* w = &s.parameters[weight];
+    double sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int i = 0; i < xs.channels; ++i) sum += w[i] * x[in * xs.channels + i];
-      y[out * ys.channels + o] += sum;
-    }
+    for (int i = 0; i < n; ++i) sum += w[i] * x[from + i];
+    y[to] += sum;
   });
-  if (step.relu)
-    for (double& v : y) v = std::max(v, 0.0);
+  for (double& v : y) v = value_of(step.then, v);
   if (step.sums != no_vector) s.vectors[step.sums] = sums_of(y, ys.channels);
 }
 
@@ -38,12 +43,8 @@ void run(const ConvolutionInputGradient& step, State& s) {
   const Shape &xs = s.shape(step.epilogue ? step.epilogue->x : step.dx), &ys = s.shape(step.dy);
   const auto& dy = s[step.dy];
   std::vector<double> dx(xs.elements());
-  for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
-    for (int o = 0; o < ys.channels; ++o) {
-      const double* w = &s.parameters[step.w.first + weight(o, tap, step.window, xs.channels)];
-      for (int i = 0; i < xs.channels; ++i)
-        dx[in * xs.channels + i] += w[i] * dy[out * ys.channels + o];
-    }
+  for_each_run(step, xs, ys, [&](std::size_t weight, std::size_t to, std::size_t from, int n) {
+    for (int i = 0; i < n; ++i) dx[from + i] += s.parameters[weight + i] * dy[to];
   });
   if (!step.epilogue) {
     s[step.dx] = std::move(dx);
@@ -60,12 +61,8 @@ void run(const ConvolutionWeightGradient& step, State& s) {
   const std::vector<double> x = read(step, s);
   const auto& dy = s[step.dy];
   std::fill_n(s.gradients.begin() + step.w.first, step.w.count, 0);
-  for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
-    for (int o = 0; o < ys.channels; ++o) {
-      double* dw = &s.gradients[step.w.first + weight(o, tap, step.window, xs.channels)];
-      for (int i = 0; i < xs.channels; ++i)
-        dw[i] += x[in * xs.channels + i] * dy[out * ys.channels + o];
-    }
+  for_each_run(step, xs, ys, [&](std::size_t weight, std::size_t to, std::size_t from, int n) {
+    for (int i = 0; i < n; ++i) s.gradients[weight + i] += x[from + i] * dy[to];
   });
   if (!step.b) return;
   std::fill_n(s.gradients.begin() + step.b->first, step.b->count, 0);

@@ -5,22 +5,42 @@
 
 namespace ringtrain::compute::reference {
 
-template <>
-void run(const ReluForward& step, State& s) {
-  std::ranges::transform(s[step.x], s[step.y].begin(), [](double v) { return std::max(v, 0.0); });
+double value_of(Activation f, double x) {
+  switch (f) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+  }
+  return x;
+}
+
+double slope_of(Activation f, double saved) {
+  switch (f) {
+    case Activation::none:
+      return 1;
+    case Activation::relu:
+      return saved > 0;
+  }
+  return 1;
 }
 
 template <>
-void run(const ReluBackward& step, State& s) {
-  std::ranges::transform(s[step.y], s[step.dy], s[step.dx].begin(),
-                         [](double y, double dy) { return y > 0 ? dy : 0; });
+void run(const Pointwise& step, State& s) {
+  std::ranges::transform(s[step.x], s[step.y].begin(),
+                         [&](double x) { return value_of(step.f, x); });
+}
+
+template <>
+void run(const PointwiseBackward& step, State& s) {
+  std::ranges::transform(s[step.saved], s[step.dy], s[step.dx].begin(),
+                         [&](double saved, double dy) { return slope_of(step.f, saved) * dy; });
 }
 
 template <>
 void run(const Add& step, State& s) {
-  std::ranges::transform(s[step.a], s[step.b], s[step.y].begin(), [&](double a, double b) {
-    return step.relu ? std::max(a + b, 0.0) : a + b;
-  });
+  std::ranges::transform(s[step.a], s[step.b], s[step.y].begin(),
+                         [&](double a, double b) { return value_of(step.then, a + b); });
 }
 
 template <>
@@ -78,11 +98,11 @@ template <>
 void run(const Dropout& step, State& s) {
   const Shape& shape = s.shape(step.x);
   for (int n = 0; n < shape.batch; ++n) {
-    Philox random(s.seed, Purpose::dropout, step.layer + 256 * s.batch->epochs[n],
+    Philox random(s.seed, Purpose::dropout, step.how.layer + 256 * s.batch->epochs[n],
                   s.batch->samples[n]);
     for (std::size_t i = 0; i < shape.features(); ++i) {
       const std::size_t at = n * shape.features() + i;
-      s[step.y][at] = random.uniform() < step.keep ? s[step.x][at] / step.keep : 0;
+      s[step.y][at] = random.uniform() < step.how.keep ? s[step.x][at] / step.how.keep : 0;
     }
   }
 }

@@ -15,8 +15,8 @@ double around(int c, int radius, int channels, F f) {
 }
 
 double scale(const auto& step, const double* x, int c, int channels) {
-  return step.bias +
-         step.alpha * around(c, step.radius, channels, [&](int j) { return x[j] * x[j]; });
+  return step.how.bias +
+         step.how.alpha * around(c, step.how.radius, channels, [&](int j) { return x[j] * x[j]; });
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void run(const LrnForward& step, State& s) {
   for (std::size_t p = 0; p < s.shape(step.x).pixels(); ++p) {
     const double* x = &s[step.x][p * channels];
     for (int c = 0; c < channels; ++c)
-      s[step.y][p * channels + c] = x[c] * std::pow(scale(step, x, c, channels), -step.beta);
+      s[step.y][p * channels + c] = x[c] * std::pow(scale(step, x, c, channels), -step.how.beta);
   }
 }
 
@@ -40,11 +40,11 @@ void run(const LrnBackward& step, State& s) {
     const double *x = &s[step.x][p * channels], *dy = &s[step.dy][p * channels];
     for (int c = 0; c < channels; ++c) sums[c] = scale(step, x, c, channels);
     for (int c = 0; c < channels; ++c) {
-      const double spread = around(c, step.radius, channels, [&](int j) {
-        return dy[j] * x[j] * std::pow(sums[j], -step.beta - 1);
+      const double spread = around(c, step.how.radius, channels, [&](int j) {
+        return dy[j] * x[j] * std::pow(sums[j], -step.how.beta - 1);
       });
-      result[c] =
-          dy[c] * std::pow(sums[c], -step.beta) - 2.0 * step.alpha * step.beta * x[c] * spread;
+      result[c] = dy[c] * std::pow(sums[c], -step.how.beta) -
+                  2.0 * step.how.alpha * step.how.beta * x[c] * spread;
       if (step.mask && x[c] <= 0) result[c] = 0;
     }
     std::ranges::copy(result, &s[step.dx][p * channels]);

@@ -15,7 +15,7 @@ void run(const MatrixProductForward& step, State& s) {
     for (std::size_t o = 0; o < out; ++o) {
       const double bias = step.b ? s.parameters[step.b->first + o] : 0;
       const double sum = std::inner_product(&w[o * in], &w[(o + 1) * in], &x[n * in], bias);
-      y[n * out + o] = step.relu ? std::max(sum, 0.0) : sum;
+      y[n * out + o] = value_of(step.then, sum);
     }
 }
 

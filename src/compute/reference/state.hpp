@@ -50,17 +50,26 @@ void run_step(const Step& step, State& state);
 /// Calls f(output pixel, input pixel, tap) for every tap of every window that falls inside the
 /// image; pixels count over the whole batch, taps in row order.
 template <class F>
-void for_each_tap(const Shape& x, const Shape& y, const Window& w, F f) {
+void for_each_tap(const Shape& x, const Shape& y, const ConvolutionShape& w, F f) {
   for (int n = 0; n < y.batch; ++n)
     for (int oy = 0; oy < y.height; ++oy)
       for (int ox = 0; ox < y.width; ++ox)
         for (int ky = 0; ky < w.height; ++ky)
           for (int kx = 0; kx < w.width; ++kx) {
-            const int iy = oy * w.stride_y + ky - w.top, ix = ox * w.stride_x + kx - w.left;
+            const int iy = oy * w.stride_y + ky * w.dilation - w.top,
+                      ix = ox * w.stride_x + kx * w.dilation - w.left;
             if (iy < 0 || iy >= x.height || ix < 0 || ix >= x.width) continue;
             f((std::size_t(n) * y.height + oy) * y.width + ox,
               (std::size_t(n) * x.height + iy) * x.width + ix, std::size_t(ky) * w.width + kx);
           }
+}
+
+/// f(x), and f'(x) by what a backward step is given: the output or the input, as ActivationFacts
+/// says. slope_at() is given the input always.
+double value_of(Activation f, double x);
+double slope_of(Activation f, double saved);
+inline double slope_at(Activation f, double x) {
+  return slope_of(f, facts_of(f).slope_of_output ? value_of(f, x) : x);
 }
 
 /// What `how` makes of x; also written to AppliedNorm::y where that is asked for.

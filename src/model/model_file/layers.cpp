@@ -97,7 +97,8 @@ compute::TensorId Layers::operation(const Line& line, const std::string& name, c
   if (places_.size() == most_layers)
     throw usage(line.word, fmt::format("a network has at most {} layers", most_layers));
   const std::string full = entry->has_parameters ? claim(line, name, scope) : "";
-  const compute::TensorId result = entry->add({builder_, full, inputs, values, classes_});
+  const compute::TensorId result =
+      entry->add({builder_, line.word, full, inputs, values, classes_});
   places_.push_back(at_);
   if (result != compute::no_tensor) check_size(result);
   return result;

@@ -93,7 +93,9 @@ compute::TensorId batch_norm(const LayerLine& line) {
   return line.graph.batch_norm(line.name, line.x(), o);
 }
 
-compute::TensorId relu(const LayerLine& line) { return line.graph.relu(line.x()); }
+compute::TensorId pointwise(const LayerLine& line) {
+  return line.graph.pointwise(line.x(), *compute::activation_named(line.word));
+}
 
 compute::TensorId sum(const LayerLine& line) {
   return line.graph.sum(line.inputs[0], line.inputs[1]);
@@ -130,7 +132,7 @@ compute::TensorId average_pool(const LayerLine& line) {
 compute::TensorId global_pool(const LayerLine& line) { return line.graph.global_pool(line.x()); }
 
 compute::TensorId lrn(const LayerLine& line) {
-  Lrn o;
+  compute::attributes::Lrn o;
   o.radius = line.values.whole("radius", 1, 64, o.radius);
   o.bias = float(line.values.number("bias", 1e-6, large, o.bias));
   o.alpha = float(line.values.number("alpha", 0, large, o.alpha));
@@ -154,11 +156,10 @@ compute::TensorId loss(const LayerLine& line) {
   return compute::no_tensor;
 }
 
-constexpr OperationEntry entries[] = {
+constexpr OperationEntry own_entries[] = {
     {"convolution", one, one, true, "channels kernel stride padding init bias decay", convolution},
     {"matrix_product", one, one, true, "outputs init bias decay", matrix_product},
     {"batch_norm", one, one, true, "gamma epsilon momentum variance", batch_norm},
-    {"relu", one, one, false, "", relu},
     {"sum", two, two, false, "", sum},
     {"concat", two, many, false, "", concat},
     {"shortcut", one, one, false, "stride channels", shortcut},
@@ -170,6 +171,18 @@ constexpr OperationEntry entries[] = {
     {"loss", one, one, false, "weight auxiliary", loss},
 };
 
+// With a word for each activation.
+std::vector<OperationEntry> make_entries() {
+  std::vector<OperationEntry> all(std::begin(own_entries), std::end(own_entries));
+  for (const compute::ActivationFacts& f : compute::activation_facts)
+    if (compute::activation_named(f.name)) all.push_back({f.name, one, one, false, "", pointwise});
+  return all;
+}
+const std::vector<OperationEntry>& entries() {
+  static const std::vector<OperationEntry> all = make_entries();
+  return all;
+}
+
 std::vector<float> floats(const std::vector<double>& numbers) {
   return {numbers.begin(), numbers.end()};
 }
@@ -177,13 +190,13 @@ std::vector<float> floats(const std::vector<double>& numbers) {
 }  // namespace
 
 const OperationEntry* find_operation(std::string_view word) {
-  const auto* found = std::ranges::find(entries, word, &OperationEntry::word);
-  return found == std::end(entries) ? nullptr : found;
+  const auto found = std::ranges::find(entries(), word, &OperationEntry::word);
+  return found == entries().end() ? nullptr : &*found;
 }
 
 std::vector<std::string> operation_words() {
   std::vector<std::string> words;
-  for (const OperationEntry& entry : entries) words.emplace_back(entry.word);
+  for (const OperationEntry& entry : entries()) words.emplace_back(entry.word);
   return words;
 }
 

@@ -18,6 +18,7 @@ inline constexpr int largest_image = 4096, largest_window = 512;
 /// One line that adds an operation to a graph.
 struct LayerLine {
   GraphBuilder& graph;
+  std::string word;  ///< the operation's
   std::string name;  ///< in full, of what has parameters
   std::vector<compute::TensorId> inputs;
   const Values& values;

@@ -77,12 +77,13 @@ class Differentiation {
     contribute(x, step.dx);
   }
 
-  // The gradient of `y` before a ReLU that the forward step applied to it.
-  compute::TensorId before_relu(bool relu, compute::TensorId y) {
-    if (!relu) return gradient_[y];
-    const compute::TensorId masked = like(y);
-    push(compute::ReluBackward{y, gradient_[y], masked});
-    return masked;
+  // The gradient of `y` before the activation that the forward step applied to it, whose slope
+  // follows from y: fuse_forward fuses no other.
+  compute::TensorId before(compute::Activation then, compute::TensorId y) {
+    if (then == compute::Activation::none) return gradient_[y];
+    const compute::TensorId result = like(y);
+    push(compute::PointwiseBackward{then, y, gradient_[y], result});
+    return result;
   }
 
   void differentiate(const compute::Input&) {}
@@ -91,12 +92,12 @@ class Differentiation {
     contribute(s.logits, s.dlogits);
   }
   void differentiate(const compute::ConvolutionForward& s) {
-    const compute::TensorId dy = before_relu(s.relu, s.y);
+    const compute::TensorId dy = before(s.then, s.y);
     push(compute::ConvolutionWeightGradient{s.window, s.x, dy, s.w, s.b});
     backward_to(s.x, compute::ConvolutionInputGradient{s.window, dy, compute::no_tensor, s.w});
   }
   void differentiate(const compute::MatrixProductForward& s) {
-    const compute::TensorId dy = before_relu(s.relu, s.y);
+    const compute::TensorId dy = before(s.then, s.y);
     push(compute::MatrixProductWeightGradient{s.x, dy, s.w, s.b});
     backward_to(s.x, compute::MatrixProductInputGradient{dy, compute::no_tensor, s.w});
   }
@@ -110,22 +111,24 @@ class Differentiation {
                                  s.gamma,
                                  s.beta,
                                  s.epsilon,
-                                 s.relu,
+                                 s.then,
                                  s.all_ranks};
     const bool residual = s.residual != compute::no_tensor;
-    if (residual && s.relu) {
+    const bool activated = s.then != compute::Activation::none;
+    if (residual && activated) {
       b.y = s.y;
       if (wanted_[s.residual]) b.dresidual = like(s.residual);
     }
     push(b);
     contribute(s.x, b.dx);
-    if (residual && wanted_[s.residual]) contribute(s.residual, s.relu ? b.dresidual : b.dy);
+    if (residual && wanted_[s.residual]) contribute(s.residual, activated ? b.dresidual : b.dy);
   }
-  void differentiate(const compute::ReluForward& s) {
-    backward_to(s.x, compute::ReluBackward{s.y, gradient_[s.y], compute::no_tensor});
+  void differentiate(const compute::Pointwise& s) {
+    const compute::TensorId saved = facts_of(s.f).slope_of_output ? s.y : s.x;
+    backward_to(s.x, compute::PointwiseBackward{s.f, saved, gradient_[s.y], compute::no_tensor});
   }
   void differentiate(const compute::Add& s) {
-    const compute::TensorId dy = before_relu(s.relu, s.y);
+    const compute::TensorId dy = before(s.then, s.y);
     if (wanted_[s.a]) contribute(s.a, dy);
     if (wanted_[s.b]) contribute(s.b, dy);
   }
@@ -151,13 +154,12 @@ class Differentiation {
     backward_to(s.x, compute::AveragePoolBackward{s.window, gradient_[s.y], compute::no_tensor});
   }
   void differentiate(const compute::LrnForward& s) {
-    backward_to(s.x, compute::LrnBackward{s.x, gradient_[s.y], compute::no_tensor, s.radius, s.bias,
-                                          s.alpha, s.beta});
+    backward_to(s.x, compute::LrnBackward{s.how, s.x, gradient_[s.y], compute::no_tensor});
   }
   void differentiate(const compute::Dropout& s) {
     if (!wanted_[s.x]) return;
     const compute::TensorId dx = like(s.x);
-    push(compute::Dropout{gradient_[s.y], dx, s.keep, s.layer});
+    push(compute::Dropout{s.how, gradient_[s.y], dx});
     contribute(s.x, dx);
   }
   template <class Backward>

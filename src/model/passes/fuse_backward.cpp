@@ -6,18 +6,24 @@
 namespace ringtrain::model {
 namespace {
 
+const compute::PointwiseBackward* relu_mask(const compute::Step& step) {
+  const auto* found = std::get_if<compute::PointwiseBackward>(&step);
+  return found && found->f == compute::Activation::relu ? found : nullptr;
+}
+
 // relu'(max pool'(dy)) = max pool'(relu'(dy)): the gradient only reaches the maximum, and that is
 // positive exactly where the pooled value is.
 bool sink_mask_through_pool(compute::Schedule& schedule, std::size_t at, const Uses& uses,
                             const Supports&) {
-  if (!std::holds_alternative<compute::ReluBackward>(schedule.steps[at])) return false;
-  const auto mask = std::get<compute::ReluBackward>(schedule.steps[at]);
+  const compute::PointwiseBackward* found = relu_mask(schedule.steps[at]);
+  if (!found) return false;
+  const compute::PointwiseBackward mask = *found;
   const std::size_t producer = uses.writer[mask.dy];
   if (producer == no_step || !uses.only_reader(mask.dy, at)) return false;
   auto* pool = std::get_if<compute::MaxPoolBackward>(&schedule.steps[producer]);
-  if (!pool || pool->x != mask.y) return false;
+  if (!pool || pool->x != mask.saved) return false;
   const compute::TensorId masked = new_tensor(schedule, compute::Shape(schedule.tensors[pool->dy]));
-  const compute::ReluBackward early{pool->y, pool->dy, masked};
+  const compute::PointwiseBackward early{mask.f, pool->y, pool->dy, masked};
   compute::MaxPoolBackward late = *pool;
   late.dy = masked;
   late.dx = mask.dx;
@@ -28,12 +34,13 @@ bool sink_mask_through_pool(compute::Schedule& schedule, std::size_t at, const U
 
 bool mask_in_lrn(compute::Schedule& schedule, std::size_t at, const Uses& uses,
                  const Supports& supports) {
-  if (!std::holds_alternative<compute::ReluBackward>(schedule.steps[at])) return false;
-  const auto mask = std::get<compute::ReluBackward>(schedule.steps[at]);
+  const compute::PointwiseBackward* found = relu_mask(schedule.steps[at]);
+  if (!found) return false;
+  const compute::PointwiseBackward mask = *found;
   const std::size_t producer = uses.writer[mask.dy];
   if (producer == no_step || !uses.only_reader(mask.dy, at)) return false;
   const auto* lrn = std::get_if<compute::LrnBackward>(&schedule.steps[producer]);
-  if (!lrn || lrn->x != mask.y) return false;
+  if (!lrn || lrn->x != mask.saved) return false;
   compute::LrnBackward fused = *lrn;
   fused.mask = true;
   fused.dx = mask.dx;
@@ -53,7 +60,7 @@ bool sum_in(compute::Schedule& schedule, std::size_t at, const Uses& uses,
   const std::size_t producer = uses.writer[fused.dy];
   const auto* sum =
       producer == no_step ? nullptr : std::get_if<compute::Add>(&schedule.steps[producer]);
-  if (!sum || sum->relu) return false;
+  if (!sum || sum->then != compute::Activation::none) return false;
   fused.dy = sum->a;
   fused.dy2 = sum->b;
   if (!supports(schedule, fused)) return false;

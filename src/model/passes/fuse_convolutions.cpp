@@ -20,7 +20,9 @@ bool scale_residual(compute::Schedule& schedule, std::size_t at, const Uses& use
   const auto* sum = std::get_if<compute::BatchNormApply>(&schedule.steps[at]);
   if (!sum || sum->how.residual_scale != compute::no_vector) return false;
   const auto* branch = written_by<compute::BatchNormApply>(schedule, uses, sum->how.residual);
-  if (!branch || branch->how.relu || branch->how.residual != compute::no_tensor) return false;
+  if (!branch || branch->how.then != compute::Activation::none ||
+      branch->how.residual != compute::no_tensor)
+    return false;
   if (!uses.only_reader(branch->y, at)) return false;
   compute::BatchNormApply fused = *sum;
   fused.how.residual = branch->x;

@@ -6,17 +6,25 @@
 namespace ringtrain::model {
 namespace {
 
-// The step that makes `producer` write `relu`'s output itself; nullopt where it has no such form.
-std::optional<compute::Step> with_relu(const compute::Step& producer,
-                                       const compute::ReluForward& relu) {
+// Whether training knows the slope of `f` behind `producer`: from its output, or, where that is a
+// BatchNorm, from its input, which is kept.
+bool knows_slope(const compute::Step& producer, compute::Activation f) {
+  const auto* norm = std::get_if<compute::BatchNormForward>(&producer);
+  return facts_of(f).slope_of_output || (norm && norm->residual == compute::no_tensor);
+}
+
+// The step that makes `producer` apply `after` itself; nullopt where it has no such form.
+std::optional<compute::Step> with_activation(const compute::Step& producer,
+                                             const compute::Pointwise& after) {
   return std::visit(
       [&](auto kind) -> std::optional<compute::Step> {
         if constexpr (requires {
-                        kind.relu;
+                        kind.then;
                         kind.y;
                       }) {
-          kind.relu = true;
-          kind.y = relu.y;
+          if (kind.then != compute::Activation::none) return std::nullopt;
+          kind.then = after.f;
+          kind.y = after.y;
           return compute::Step(kind);
         }
         return std::nullopt;
@@ -29,7 +37,7 @@ bool adds_here(const compute::Schedule& schedule, const Uses& uses, compute::Ten
                std::size_t add) {
   if (uses.writer[id] == no_step || !uses.only_reader(id, add)) return false;
   const auto* norm = std::get_if<compute::BatchNormForward>(&schedule.steps[uses.writer[id]]);
-  return norm && !norm->relu && norm->residual == compute::no_tensor;
+  return norm && norm->then == compute::Activation::none && norm->residual == compute::no_tensor;
 }
 
 bool fuse_residual(compute::Schedule& schedule, const Supports& supports) {
@@ -43,7 +51,7 @@ bool fuse_residual(compute::Schedule& schedule, const Supports& supports) {
       auto fused = std::get<compute::BatchNormForward>(schedule.steps[at]);
       fused.residual = other;
       fused.y = sum->y;
-      fused.relu = sum->relu;
+      fused.then = sum->then;
       if (!supports(schedule, fused)) continue;
       schedule.steps[s] = fused;  // here, because the other branch may come after the BatchNorm
       erase_step(schedule, at);
@@ -53,13 +61,14 @@ bool fuse_residual(compute::Schedule& schedule, const Supports& supports) {
   return false;
 }
 
-bool fuse_relu(compute::Schedule& schedule, const Supports& supports) {
+bool fuse_activation(compute::Schedule& schedule, const Supports& supports, Mode mode) {
   const Uses uses(schedule);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-    const auto* relu = std::get_if<compute::ReluForward>(&schedule.steps[s]);
-    if (!relu || uses.writer[relu->x] == no_step || !uses.only_reader(relu->x, s)) continue;
-    const std::size_t at = uses.writer[relu->x];
-    const std::optional<compute::Step> fused = with_relu(schedule.steps[at], *relu);
+    const auto* after = std::get_if<compute::Pointwise>(&schedule.steps[s]);
+    if (!after || uses.writer[after->x] == no_step || !uses.only_reader(after->x, s)) continue;
+    const std::size_t at = uses.writer[after->x];
+    if (mode == Mode::training && !knows_slope(schedule.steps[at], after->f)) continue;
+    const std::optional<compute::Step> fused = with_activation(schedule.steps[at], *after);
     if (!fused || !supports(schedule, *fused)) continue;
     schedule.steps[at] = *fused;
     erase_step(schedule, s);
@@ -70,9 +79,9 @@ bool fuse_relu(compute::Schedule& schedule, const Supports& supports) {
 
 }  // namespace
 
-compute::Schedule fuse_forward(compute::Schedule schedule, const Supports& supports) {
+compute::Schedule fuse_forward(compute::Schedule schedule, const Supports& supports, Mode mode) {
   expects(schedule.backward == schedule.steps.size(), "fuse_forward: forward steps only");
-  while (fuse_residual(schedule, supports) || fuse_relu(schedule, supports)) {
+  while (fuse_residual(schedule, supports) || fuse_activation(schedule, supports, mode)) {
   }
   return schedule;
 }

@@ -76,10 +76,12 @@ class Lowering {
   }
   void lower(const Node& n, const BatchNorm& o) {
     push(compute::BatchNormForward{n.inputs[0], n.output, compute::no_tensor, range(o.gamma),
-                                   parameters_[o.beta], statistics_[o.statistics], o.epsilon, false,
-                                   o.unbiased, training()});
+                                   parameters_[o.beta], statistics_[o.statistics], o.epsilon,
+                                   compute::Activation::none, o.unbiased, training()});
   }
-  void lower(const Node& n, const Relu&) { push(compute::ReluForward{n.inputs[0], n.output}); }
+  void lower(const Node& n, const Pointwise& o) {
+    push(compute::Pointwise{o.f, n.inputs[0], n.output});
+  }
   void lower(const Node& n, const Sum&) { push(compute::Add{n.inputs[0], n.inputs[1], n.output}); }
   void lower(const Node& n, const Concat&) { push(compute::Concat{n.inputs, n.output}); }
   void lower(const Node& n, const Shortcut& o) {
@@ -92,11 +94,11 @@ class Lowering {
     push(compute::AveragePoolForward{o.window, n.inputs[0], n.output});
   }
   void lower(const Node& n, const Lrn& o) {
-    push(compute::LrnForward{n.inputs[0], n.output, o.radius, o.bias, o.alpha, o.beta});
+    push(compute::LrnForward{o.how, n.inputs[0], n.output});
   }
   void lower(const Node& n, const DropoutLayer& o) {
     if (training())
-      push(compute::Dropout{n.inputs[0], n.output, o.keep, o.layer});
+      push(compute::Dropout{o.how, n.inputs[0], n.output});
     else
       same_as_[n.output] = n.inputs[0];
   }

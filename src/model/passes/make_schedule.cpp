@@ -24,7 +24,7 @@ compute::Schedule make_schedule(const Graph& graph, int batch, Mode mode, float 
   compute::Schedule schedule = lower(graph, batch, mode, label_smoothing);
   if (batch_norms == BatchNorms::all_ranks) schedule = over_all_ranks(std::move(schedule));
   if (fuse) {
-    schedule = fuse_forward(std::move(schedule), whole_or_pieces);
+    schedule = fuse_forward(std::move(schedule), whole_or_pieces, mode);
     schedule = pool_after_convolution(std::move(schedule));
     schedule = merge_convolutions(std::move(schedule), whole_or_pieces);
   }

@@ -20,7 +20,8 @@ const compute::BatchNormForward* norm_of(const compute::Schedule& schedule, cons
 const compute::ConvolutionForward* candidate(const compute::Schedule& schedule, const Uses& uses,
                                              std::size_t at) {
   const auto* c = std::get_if<compute::ConvolutionForward>(&schedule.steps[at]);
-  return c && c->window == compute::Window{} && !c->b && !c->relu && !schedule.is_slice(c->y) &&
+  return c && c->window == compute::ConvolutionShape() && !c->b &&
+                 c->then == compute::Activation::none && !schedule.is_slice(c->y) &&
                  norm_of(schedule, uses, c->y)
              ? c
              : nullptr;

@@ -12,8 +12,8 @@ std::size_t convolution_behind(const compute::Schedule& schedule, const Uses& us
   if (uses.readers[pool.y].size() != 1) return no_step;
   const std::size_t at = uses.readers[pool.y][0];
   const auto* c = std::get_if<compute::ConvolutionForward>(&schedule.steps[at]);
-  return c && c->window == compute::Window{} && !c->relu && !c->prologue &&
-                 c->sums == compute::no_vector
+  return c && c->window == compute::ConvolutionShape() && c->then == compute::Activation::none &&
+                 !c->prologue && c->sums == compute::no_vector
              ? at
              : no_step;
 }

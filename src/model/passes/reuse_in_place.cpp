@@ -13,7 +13,7 @@ struct Through {
 };
 
 Through through(const compute::Step& step) {
-  if (const auto* s = std::get_if<compute::ReluBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<compute::PointwiseBackward>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<compute::LrnBackward>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<compute::Dropout>(&step)) return {s->x, s->y};
   if (const auto* s = std::get_if<compute::Add>(&step)) return {s->a, s->y};

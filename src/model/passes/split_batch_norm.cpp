@@ -35,18 +35,19 @@ std::vector<compute::Step> forward_pieces(const compute::Schedule& schedule,
           compute::BatchNormApply{
               norm.x,
               norm.y,
-              {v.scale, v.bias, norm.residual, compute::no_vector, compute::no_vector, norm.relu}}};
+              {v.scale, v.bias, norm.residual, compute::no_vector, compute::no_vector, norm.then}}};
 }
 
 std::vector<compute::Step> backward_pieces(compute::Schedule& schedule,
                                            const compute::BatchNormBackward& norm,
                                            const Vectors& v) {
   compute::TensorId g = norm.dresidual;
-  if (g == compute::no_tensor && (norm.relu || norm.dy2 != compute::no_tensor))
+  if (g == compute::no_tensor &&
+      (norm.then != compute::Activation::none || norm.dy2 != compute::no_tensor))
     g = new_tensor(schedule, compute::Shape(schedule.tensors[norm.x]));
   const compute::BatchNormSums how{
       norm.x,    norm.y,     norm.dy2,  g,
-      norm.relu, norm.gamma, norm.beta, schedule.tensors[norm.x].pixels(),
+      norm.then, norm.gamma, norm.beta, schedule.tensors[norm.x].pixels(),
       v.scale,   v.bias,     v.mean,    v.inverse_deviation,
       v.g_scale, v.x_scale,  v.shift};
   return {compute::BatchNormBackwardReduce{norm.dy, how},

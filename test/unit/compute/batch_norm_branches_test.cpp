@@ -26,8 +26,8 @@ BatchNormBackwardApply apply_both(TensorId g, TensorId x, TensorId dx, TensorId 
 
 // BatchNormSums of the second branch, whose parameters lie behind those of the first.
 BatchNormSums sums_of_second(TensorId x) {
-  BatchNormSums how =
-      sums_after(x, no_tensor, no_tensor, no_tensor, false, ParameterRange{w.first, channels});
+  BatchNormSums how = sums_after(x, no_tensor, no_tensor, no_tensor, Activation::none,
+                                 ParameterRange{w.first, channels});
   how.beta = {w.first + channels, channels};
   for (VectorId* id : {&how.scale, &how.bias, &how.mean, &how.inverse_deviation, &how.g_scale,
                        &how.x_scale, &how.shift})
@@ -47,9 +47,9 @@ TEST_CASE("batch norm branches: a scaled residual is the other branch's BatchNor
   const VectorId other_scale = second + scale, other_bias = second + bias;
   run(BatchNormApply{other, normal, {other_scale, other_bias}}, s);
 
-  run(BatchNormApply{x, y, {scale, bias, normal, no_vector, no_vector, true}}, s);
+  run(BatchNormApply{x, y, {scale, bias, normal, no_vector, no_vector, Activation::relu}}, s);
   const std::vector<double> in_two_steps = s[y];
-  run(BatchNormApply{x, y, {scale, bias, other, other_scale, other_bias, true}}, s);
+  run(BatchNormApply{x, y, {scale, bias, other, other_scale, other_bias, Activation::relu}}, s);
 
   check_equal(s[y], in_two_steps);
 }
@@ -62,7 +62,7 @@ TEST_CASE("batch norm branches: an input gradient sums up both branches of its r
     run(finalize(gamma_range, first), apart);
   }
   State fused = apart;
-  BatchNormSums how = sums_after(x, no_tensor, no_tensor, g, true, gamma_range);
+  BatchNormSums how = sums_after(x, no_tensor, no_tensor, g, Activation::relu, gamma_range);
   how.residual = other;
   how.residual_scale = second + scale;
   how.residual_bias = second + bias;
@@ -110,11 +110,12 @@ TEST_CASE("gradient: ReLU of the sum of two BatchNorms, by both inputs") {
     BatchNormFinalize of_other = finalize(other.gamma, second);
     of_other.beta = other.beta;
     run(of_other, s);
-    run(BatchNormApply{x, y, {scale, bias, x2, other.scale, other.bias, true}}, s);
+    run(BatchNormApply{x, y, {scale, bias, x2, other.scale, other.bias, Activation::relu}}, s);
   };
 
   run_forward();
-  run(BatchNormBackwardReduce{dy, sums_after(x, y, no_tensor, g, true, gamma_range)}, s);
+  run(BatchNormBackwardReduce{dy, sums_after(x, y, no_tensor, g, Activation::relu, gamma_range)},
+      s);
   run(BatchNormBackwardReduce{g, other}, s);
   run(apply_both(g, x, dx, x2, dx2), s);
 

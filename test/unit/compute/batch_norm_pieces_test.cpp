@@ -1,4 +1,5 @@
 // BatchNorm in pieces, alone and inside convolutions, against the whole and finite differences.
+#include "support/activations.hpp"
 #include "support/batch_norm_state.hpp"
 #include "support/catch.hpp"
 
@@ -13,12 +14,12 @@ TEST_CASE("batch norm pieces: together they are the whole, forward") {
   const TensorId x = 0, r = residual ? 1 : no_tensor, y = 2;
   State whole = state_of(std::vector<Shape>(3, image)), pieces = whole;
   BatchNormForward norm{x, y, r, gamma, beta, {0, 2 * channels}};
-  norm.relu = relu;
+  norm.then = relu_if(relu);
 
   run(norm, whole);
   run(BatchNormStatistics{x, sums}, pieces);
   run(finalize(gamma), pieces);
-  run(BatchNormApply{x, y, {scale, bias, r, no_vector, no_vector, relu}}, pieces);
+  run(BatchNormApply{x, y, {scale, bias, r, no_vector, no_vector, relu_if(relu)}}, pieces);
 
   check_equal(pieces[y], whole[y]);
   check_equal(pieces.batch_statistics, whole.batch_statistics);
@@ -34,15 +35,15 @@ TEST_CASE("batch norm pieces: together they are the whole, backward") {
                  dx = 5, g = 6, mask = relu && residual ? y : no_tensor;
   State whole = state_of(std::vector<Shape>(7, image)), pieces = whole;
   BatchNormForward norm{x, y, r, gamma, beta, {0, 2 * channels}};
-  norm.relu = relu;
-  const BatchNormBackward backward{x, mask, dy, dy2, dx, g, gamma, beta, norm.epsilon, relu};
+  norm.then = relu_if(relu);
+  const BatchNormBackward backward{x, mask, dy, dy2, dx, g, gamma, beta, norm.epsilon, norm.then};
 
   run(norm, whole);
   run(backward, whole);
   run(BatchNormStatistics{x, sums}, pieces);
   run(finalize(gamma), pieces);
-  run(BatchNormApply{x, y, {scale, bias, r, no_vector, no_vector, relu}}, pieces);
-  run(BatchNormBackwardReduce{dy, sums_after(x, mask, dy2, g, relu, gamma)}, pieces);
+  run(BatchNormApply{x, y, {scale, bias, r, no_vector, no_vector, relu_if(relu)}}, pieces);
+  run(BatchNormBackwardReduce{dy, sums_after(x, mask, dy2, g, norm.then, gamma)}, pieces);
   run(BatchNormBackwardApply{g, x, dx, g_scale, x_scale, shift}, pieces);
 
   check_equal(pieces[dx], whole[dx]);
@@ -57,10 +58,12 @@ TEST_CASE("batch norm pieces: backward may write over the gradients it reads") {
   run(finalize(gamma_range), apart);
   State in_place = apart;
 
-  run(BatchNormBackwardReduce{dy, sums_after(x, no_tensor, no_tensor, g, true, gamma_range)},
+  run(BatchNormBackwardReduce{dy, sums_after(x, no_tensor, no_tensor, g, Activation::relu,
+                                             gamma_range)},
       apart);
   run(BatchNormBackwardApply{g, x, dx, g_scale, x_scale, shift}, apart);
-  run(BatchNormBackwardReduce{dy, sums_after(x, no_tensor, no_tensor, dy, true, gamma_range)},
+  run(BatchNormBackwardReduce{dy, sums_after(x, no_tensor, no_tensor, dy, Activation::relu,
+                                             gamma_range)},
       in_place);
   run(BatchNormBackwardApply{dy, x, dy, g_scale, x_scale, shift}, in_place);
 
@@ -77,8 +80,8 @@ TEST_CASE("batch norm pieces: without ReLU and second gradient nothing is writte
   run(BatchNormStatistics{x, sums}, s);
   run(finalize(gamma_range), s);
 
-  run(BatchNormBackwardReduce{dy,
-                              sums_after(x, no_tensor, no_tensor, no_tensor, false, gamma_range)},
+  run(BatchNormBackwardReduce{dy, sums_after(x, no_tensor, no_tensor, no_tensor, Activation::none,
+                                             gamma_range)},
       s);
   run(BatchNormBackwardApply{dy, x, dx, g_scale, x_scale, shift}, s);
 
@@ -91,7 +94,7 @@ TEST_CASE("batch norm pieces: a convolution's prologue and sums are the steps ar
   const Shape out{2, 4, 5, 4};
   const TensorId x = 0, a = 1, other = residual ? 2 : no_tensor, y = 3;
   State apart = state_of({image, image, image, out, image}), fused = apart;
-  AppliedNorm how{scale, bias, other, no_vector, no_vector, relu};
+  AppliedNorm how{scale, bias, other, no_vector, no_vector, relu_if(relu)};
   if (residual && scaled) how.residual_scale = mean, how.residual_bias = inverse;
   // Eight sums for the four output channels.
   for (State* s : {&apart, &fused}) {
@@ -100,7 +103,7 @@ TEST_CASE("batch norm pieces: a convolution's prologue and sums are the steps ar
   }
   ConvolutionForward convolution{window, a, y, w};
   if (bias_too) convolution.b = ParameterRange{0, 4};
-  convolution.relu = bias_too;
+  convolution.then = relu_if(bias_too);
 
   run(BatchNormApply{x, a, how}, apart);
   run(convolution, apart);
@@ -121,7 +124,7 @@ TEST_CASE("batch norm pieces: a weight gradient's prologue stands for the activa
   State apart = state_of({image, image, {2, 4, 5, 4}});
   for (const VectorId id : {scale, bias}) fill_normal(apart.vectors[id], 20 + id);
   State fused = apart;
-  const AppliedNorm how{scale, bias, no_tensor, no_vector, no_vector, true};
+  const AppliedNorm how{scale, bias, no_tensor, no_vector, no_vector, Activation::relu};
 
   run(BatchNormApply{x, a, how}, apart);
   run(ConvolutionWeightGradient{window, a, dy, w}, apart);
@@ -138,7 +141,7 @@ TEST_CASE("batch norm pieces: an input gradient's epilogue is the reduction afte
   run(BatchNormStatistics{x, sums}, apart);
   run(finalize(gamma_range), apart);
   State fused = apart;
-  const BatchNormSums how = sums_after(x, y, skip, g, true, gamma_range);
+  const BatchNormSums how = sums_after(x, y, skip, g, Activation::relu, gamma_range);
 
   run(ConvolutionInputGradient{window, dy, da, w}, apart);
   run(BatchNormBackwardReduce{da, how}, apart);
@@ -156,11 +159,11 @@ TEST_CASE("batch norm pieces: the mask made anew from a residual is that of the 
   State from_y = state_of(std::vector<Shape>(5, image));
   run(BatchNormStatistics{x, sums}, from_y);
   run(finalize(gamma_range), from_y);
-  AppliedNorm forward{scale, bias, residual, no_vector, no_vector, true};
+  AppliedNorm forward{scale, bias, residual, no_vector, no_vector, Activation::relu};
   if (scaled) forward.residual_scale = mean, forward.residual_bias = inverse;
   run(BatchNormApply{x, y, forward}, from_y);
   State anew = from_y;
-  BatchNormSums how = sums_after(x, y, no_tensor, g, true, gamma_range);
+  BatchNormSums how = sums_after(x, y, no_tensor, g, Activation::relu, gamma_range);
 
   run(BatchNormBackwardReduce{dy, how}, from_y);
   how.y = no_tensor;
@@ -179,18 +182,19 @@ TEST_CASE("gradient: BatchNorm + ReLU inside the convolution that reads it") {
                   (5 + 2 * taps.left - taps.width) / taps.stride_x + 1, 4};
   const TensorId x = 0, y = 1, dy = 2, g = 3, dx = 4;
   State s = state_of({image, out, out, image, image});
-  const AppliedNorm how{scale, bias, no_tensor, no_vector, no_vector, true};
+  const AppliedNorm how{scale, bias, no_tensor, no_vector, no_vector, Activation::relu};
   const ParameterRange weights{w.first, std::size_t(4) * taps.height * taps.width * channels};
   const auto run_forward = [&] {
     run(BatchNormStatistics{x, sums}, s);
     run(finalize(gamma_range), s);
-    run(ConvolutionForward{taps, x, y, weights, std::nullopt, false, how}, s);
+    run(ConvolutionForward{taps, x, y, weights, std::nullopt, Activation::none, how}, s);
   };
 
   run_forward();
   run(ConvolutionWeightGradient{taps, x, dy, weights, std::nullopt, how}, s);
   run(ConvolutionInputGradient{taps, dy, no_tensor, weights,
-                               sums_after(x, no_tensor, no_tensor, g, true, gamma_range)},
+                               sums_after(x, no_tensor, no_tensor, g, Activation::relu,
+                                          gamma_range)},
       s);
   run(BatchNormBackwardApply{g, x, dx, g_scale, x_scale, shift}, s);
 
@@ -200,7 +204,7 @@ TEST_CASE("gradient: BatchNorm + ReLU inside the convolution that reads it") {
 }
 
 TEST_CASE("batch norm pieces: what writes gamma's and beta's gradients makes them final") {
-  const BatchNormSums how = sums_after(0, no_tensor, no_tensor, 1, true, gamma_range);
+  const BatchNormSums how = sums_after(0, no_tensor, no_tensor, 1, Activation::relu, gamma_range);
   const std::vector<ParameterRange> both{beta, gamma_range};
 
   CHECK(gradients_written(BatchNormBackwardReduce{2, how}) == both);
@@ -211,14 +215,14 @@ TEST_CASE("batch norm pieces: what writes gamma's and beta's gradients makes the
 }
 
 TEST_CASE("batch norm pieces: fused steps name every tensor they touch") {
-  const AppliedNorm how{scale, bias, 5, no_vector, no_vector, true, 6};
+  const AppliedNorm how{scale, bias, 5, no_vector, no_vector, Activation::relu, 6};
 
-  CHECK(touched(ConvolutionForward{window, 0, 1, w, std::nullopt, false, how}) ==
+  CHECK(touched(ConvolutionForward{window, 0, 1, w, std::nullopt, Activation::none, how}) ==
         Touched{{0, Access::read}, {5, Access::read}, {6, Access::write}, {1, Access::write}});
-  BatchNormSums reduce = sums_after(1, 2, 3, 4, true, gamma_range);
+  BatchNormSums reduce = sums_after(1, 2, 3, 4, Activation::relu, gamma_range);
   reduce.residual = 5;
   const BatchNormSums of_residual =
-      sums_after(6, no_tensor, no_tensor, no_tensor, false, gamma_range);
+      sums_after(6, no_tensor, no_tensor, no_tensor, Activation::none, gamma_range);
   CHECK(touched(ConvolutionInputGradient{window, 0, no_tensor, w, reduce, of_residual}) ==
         Touched{{0, Access::read},
                 {1, Access::read},
@@ -235,11 +239,12 @@ TEST_CASE("batch norm pieces: oneDNN takes none into convolutions that are not W
   schedule.tensors = std::vector<Shape>(3, image);
   const auto supports = [&](const Step& step) { return onednn->supports(schedule, step); };
   const AppliedNorm how{scale, bias};
-  const BatchNormSums reduce = sums_after(0, no_tensor, no_tensor, 1, true, gamma_range);
+  const BatchNormSums reduce =
+      sums_after(0, no_tensor, no_tensor, 1, Activation::relu, gamma_range);
 
   CHECK_FALSE(supports(BatchNormApply{0, 1, how}));  // so that no BatchNorm is split
-  const ConvolutionForward with_prologue{window, 0, 1, w, std::nullopt, false, how},
-      with_sums{window, 0, 1, w, std::nullopt, false, std::nullopt, sums};
+  const ConvolutionForward with_prologue{window, 0, 1, w, std::nullopt, Activation::none, how},
+      with_sums{window, 0, 1, w, std::nullopt, Activation::none, std::nullopt, sums};
   CHECK_FALSE(supports(with_prologue));
   CHECK_FALSE(supports(with_sums));
   CHECK_FALSE(supports(ConvolutionWeightGradient{window, 0, 1, w, std::nullopt, how}));

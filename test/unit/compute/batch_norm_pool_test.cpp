@@ -9,7 +9,7 @@ using namespace ringtrain::compute::reference;
 
 namespace {
 
-const AppliedNorm activation{scale, bias, no_tensor, no_vector, no_vector, true};
+const AppliedNorm activation{scale, bias, no_tensor, no_vector, no_vector, Activation::relu};
 
 Window any_window() {
   return GENERATE(Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1},
@@ -58,7 +58,8 @@ TEST_CASE("batch norm in pools: an epilogue is the reduction after it, of the su
   run(BatchNormApply{x, a, activation}, apart);
   run(MaxPoolForward{taps, a, y}, apart);
   State fused = apart;
-  const BatchNormSums how = sums_after(x, from_y ? a : no_tensor, skip, g, true, gamma_range);
+  const BatchNormSums how =
+      sums_after(x, from_y ? a : no_tensor, skip, g, Activation::relu, gamma_range);
 
   run(Add{dy, dy2, sum}, apart);
   run(MaxPoolBackward{taps, a, y, sum, da}, apart);
@@ -84,7 +85,7 @@ TEST_CASE("gradient: BatchNorm + ReLU inside the max pool that reads it") {
 
   run_forward();
   run(MaxPoolBackward{taps, x, no_tensor, dy, no_tensor, dy2, activation,
-                      sums_after(x, no_tensor, no_tensor, g, true, gamma_range)},
+                      sums_after(x, no_tensor, no_tensor, g, Activation::relu, gamma_range)},
       s);
   run(BatchNormBackwardApply{g, x, dx, g_scale, x_scale, shift}, s);
 
@@ -95,7 +96,7 @@ TEST_CASE("gradient: BatchNorm + ReLU inside the max pool that reads it") {
 }
 
 TEST_CASE("batch norm in pools: the steps name what they touch and write, oneDNN has none") {
-  const BatchNormSums how = sums_after(0, no_tensor, 4, 5, true, gamma_range);
+  const BatchNormSums how = sums_after(0, no_tensor, 4, 5, Activation::relu, gamma_range);
   const MaxPoolBackward plain{window, 0, 1, 2, 3}, two{window, 0, 1, 2, 3, 4};
   const MaxPoolBackward all{window, 0, no_tensor, 2, no_tensor, 3, activation, how};
   const MaxPoolForward prologue{window, 0, 1, activation};

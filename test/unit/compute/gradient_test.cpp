@@ -1,6 +1,7 @@
 // Every derivative of the reference against central differences, in double precision.
 #include <numeric>
 
+#include "support/activations.hpp"
 #include "support/catch.hpp"
 #include "support/gradient_check.hpp"
 
@@ -59,19 +60,23 @@ TEST_CASE("gradient: matrix product with bias") {
              MatrixProductInputGradient{dy, dx, w}, MatrixProductWeightGradient{x, dy, w, b});
 }
 
-TEST_CASE("gradient: ReLU") {
-  check_pair(pair_state({2, 3, 3, 5}, {2, 3, 3, 5}), ReluForward{x, y}, ReluBackward{y, dy, dx});
+TEST_CASE("gradient: every activation") {
+  const Activation f = any_activation();
+  CAPTURE(name_of(f));
+  check_pair(pair_state({2, 3, 3, 5}, {2, 3, 3, 5}), Pointwise{f, x, y},
+             PointwiseBackward{f, facts_of(f).slope_of_output ? y : x, dy, dx});
 }
 
-TEST_CASE("gradient: BatchNorm with and without gamma and ReLU") {
-  const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
-  CAPTURE(gamma, relu);
+TEST_CASE("gradient: BatchNorm with and without gamma, every activation behind it") {
+  const bool gamma = GENERATE(true, false);
+  const Activation then = any_activation();
+  CAPTURE(gamma, name_of(then));
   const ParameterRange beta{0, 3};
   const std::optional<ParameterRange> scale =
       gamma ? std::optional<ParameterRange>({3, 3}) : std::nullopt;
   BatchNormForward forward{x, y, no_tensor, scale, beta, {0, 6}};
   BatchNormBackward backward{x, no_tensor, dy, no_tensor, dx, no_tensor, scale, beta};
-  forward.relu = backward.relu = relu;
+  forward.then = backward.then = then;
 
   check_pair(pair_state({3, 2, 3, 3}, {3, 2, 3, 3}, gamma ? 6 : 3), forward, backward);
 }
@@ -87,7 +92,7 @@ TEST_CASE("gradient: BatchNorm + residual + ReLU, by input and residual, of two 
   fill_normal(s.parameters, 3);
   BatchNormForward forward{x, y, residual, ParameterRange{3, 3}, {0, 3}, {0, 6}};
   BatchNormBackward backward{x, y, dy, dy2, dx, dresidual, ParameterRange{3, 3}, {0, 3}};
-  forward.relu = backward.relu = true;
+  forward.then = backward.then = Activation::relu;
   const auto run_forward = [&] { run(forward, s); };
 
   run_forward();
@@ -112,9 +117,9 @@ TEST_CASE("gradient: pools, with padding and windows that overlap") {
 
 TEST_CASE("gradient: LRN, windows cut at both ends") {
   const int radius = GENERATE(1, 4, 9);
-  LrnForward forward{x, y, radius};
-  LrnBackward backward{x, dy, dx, radius};
-  forward.alpha = backward.alpha = 0.3f;
+  const attributes::Lrn how{.radius = radius, .alpha = 0.3f};
+  const LrnForward forward{how, x, y};
+  const LrnBackward backward{how, x, dy, dx};
 
   check_pair(pair_state({2, 2, 1, 7}, {2, 2, 1, 7}), forward, backward);
 }
@@ -132,7 +137,7 @@ TEST_CASE("gradient: dropout is its own derivative, with the same mask") {
   batch.epochs = {1, 1, 2};
   s.batch = &batch;
 
-  check_pair(std::move(s), Dropout{x, y, 0.6f, 3}, Dropout{dy, dx, 0.6f, 3});
+  check_pair(std::move(s), Dropout{{0.6f, 3}, x, y}, Dropout{{0.6f, 3}, dy, dx});
 }
 
 TEST_CASE("gradient: concatenation hands each input its channels") {

@@ -11,7 +11,7 @@ namespace {
 Schedule chain(int n) {
   Schedule schedule;
   schedule.tensors.assign(n + 1, Shape{1, 1, 1, 16});
-  for (TensorId i = 0; i < n; ++i) schedule.steps.push_back(ReluForward{i, i + 1});
+  for (TensorId i = 0; i < n; ++i) schedule.steps.push_back(Pointwise{Activation::relu, i, i + 1});
   return schedule;
 }
 
@@ -51,8 +51,7 @@ TEST_CASE("plan_memory: tensors that no step touches take no room") {
 TEST_CASE("finality: what is final is the tail no later step writes") {
   Schedule schedule;
   schedule.parameters = 30;
-  schedule.steps = {ReluForward{},
-                    MatrixProductWeightGradient{0, 0, {20, 8}, ParameterRange{28, 2}},
+  schedule.steps = {Pointwise{}, MatrixProductWeightGradient{0, 0, {20, 8}, ParameterRange{28, 2}},
                     MatrixProductInputGradient{}, ConvolutionWeightGradient{{}, 0, 0, {10, 10}},
                     ConvolutionWeightGradient{{}, 0, 0, {0, 10}}};
 

@@ -206,12 +206,12 @@ TEST_CASE("onednn: running our own kernels allocates nothing", "[onednn]") {
       Concat{{0, 2}, 1},
       ChannelSlice{1, 2, 2},
       BatchNormForward{2, 3, no_tensor, ParameterRange{0, 20}, {20, 20}, {0, 40}},
-      LrnForward{3, 4},
+      LrnForward{{}, 3, 4},
       ShortcutForward{4, 5, 2},
-      Dropout{5, 5, 0.5f, 1},
-      ReluForward{6, 6},
+      Dropout{{0.5f, 1}, 5, 5},
+      Pointwise{Activation::relu, 6, 6},
       SoftmaxCrossEntropy{6, no_tensor},
-      LrnBackward{3, 4, 7},
+      LrnBackward{{}, 3, 4, 7},
       BatchNormBackward{2, no_tensor, 7, no_tensor, 4, no_tensor, ParameterRange{0, 20}, {20, 20}}};
   schedule.backward = 9;
   Job job(schedule);
@@ -247,8 +247,8 @@ TEST_CASE("onednn: a step that cannot be planned is named with oneDNN's reason",
   Schedule schedule;
   schedule.tensors = {{2, 5, 5, 3}, {2, 9, 9, 4}};
   schedule.parameters = 108;
-  schedule.steps = {ReluForward{0, 0},
-                    ConvolutionForward{{3, 3, 1, 1, 1, 1, 1, 1}, 0, 1, {0, 108}}};
+  schedule.steps = {Pointwise{Activation::relu, 0, 0},
+                    ConvolutionForward{Window{3, 3, 1, 1, 1, 1, 1, 1}, 0, 1, {0, 108}}};
 
   try {
     Job job(schedule);

@@ -32,7 +32,7 @@ bool winograd_takes(const Window& window) {
 
 // All three passes of such a convolution.
 void check_winograd(const Window& window, const Shape& x, int out, bool bias, double tolerance) {
-  BackendComparison comparison(convolution_case(window, x, out, 0, true, bias));
+  BackendComparison comparison(convolution_case(window, x, out, 0, true, relu_if(bias)));
   comparison.check(tolerance);
   CHECK(comparison.own_convolutions == (winograd_takes(window) ? 3 : 0));
 }
@@ -49,7 +49,7 @@ TEST_CASE("onednn: convolution agrees with the reference, forward and both gradi
   const std::size_t not_aligned = 3;
 
   BackendComparison(
-      convolution_case(window, {batch, 9, 11, in}, out, not_aligned, out != 16, out == 33))
+      convolution_case(window, {batch, 9, 11, in}, out, not_aligned, out != 16, relu_if(out == 33)))
       .check();
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("onednn: weight gradients by AMX agree with the reference", "[onednn][
   const ThreadsOfOpenMp set(threads);
   CAPTURE(threads, c.window.height, c.window.stride_y, c.x.height);
 
-  BackendComparison comparison(convolution_case(c.window, c.x, c.out, 0, true, c.bias));
+  BackendComparison comparison(convolution_case(c.window, c.x, c.out, 0, true, relu_if(c.bias)));
   comparison.check();
   CHECK(comparison.gradient_error < 1e-4);  // bf16's products are exact in fp32
   CHECK(comparison.own_gradients == c.gradients);
@@ -131,8 +131,8 @@ TEST_CASE("onednn: threads that share a round of tiles agree with the reference"
 
 TEST_CASE("onednn: convolutions of tiny images agree with the reference", "[onednn]") {
   const int edge = GENERATE(1, 2, 5);
-  BackendComparison comparison(
-      convolution_case({3, 3, 1, 1, 1, 1, 1, 1}, {40, edge, edge, 32}, 32, 0, true, true));
+  BackendComparison comparison(convolution_case({3, 3, 1, 1, 1, 1, 1, 1}, {40, edge, edge, 32}, 32,
+                                                0, true, Activation::relu));
   comparison.check();
   CHECK(comparison.own_convolutions == 0);  // most of a tile would lie in the padding
 }
@@ -143,12 +143,14 @@ TEST_CASE("onednn: strided convolutions that leave weights or pixels out agree w
                                  Window{3, 3, 3, 3, 1, 1, 1, 1}, Window{1, 1, 3, 3});
   const auto [height, width] = GENERATE(std::pair{1, 1}, std::pair{1, 40}, std::pair{8, 7});
   CAPTURE(window.height, window.stride_y, height, width);
-  BackendComparison(convolution_case(window, {2, height, width, 64}, 32, 0, true, true)).check();
+  BackendComparison(convolution_case(window, {2, height, width, 64}, 32, 0, true, Activation::relu))
+      .check();
 }
 
 TEST_CASE("onednn: rows and columns padded across agree with the reference", "[onednn]") {
   const Window window = GENERATE(Window{7, 1, 1, 1, 3, 0, 3, 1}, Window{1, 3, 1, 1, 0, 1, 2, 1});
-  BackendComparison comparison(convolution_case(window, {1, 29, 26, 32}, 32, 0, true, true));
+  BackendComparison comparison(
+      convolution_case(window, {1, 29, 26, 32}, 32, 0, true, Activation::relu));
   comparison.check();
   CHECK(comparison.own_convolutions == 0);
 }
@@ -184,7 +186,7 @@ TEST_CASE("onednn: a convolution whose images are plain agrees with the referenc
   const ParameterRange w{0, weights}, b{weights, std::size_t(out)};
   schedule.steps = {Input{0, Normalisation::mean_deviation, std::vector<float>(channels, 0.4f),
                           std::vector<float>(channels, 0.25f), distort},
-                    ConvolutionForward{window, 0, 1, w, b, true},
+                    ConvolutionForward{window, 0, 1, w, b, Activation::relu},
                     AveragePoolForward{whole, 1, 2},
                     SoftmaxCrossEntropy{2, 3},
                     AveragePoolBackward{whole, 3, 4},
@@ -217,7 +219,8 @@ TEST_CASE("onednn: matrix product agrees with the reference", "[onednn]") {
   const int side = GENERATE(1, 3), out = GENERATE(1, 10, 200);
   CAPTURE(channels, batch, side, out);
 
-  BackendComparison(matrix_product_case({batch, side, side, channels}, out, out != 1, out == 10))
+  BackendComparison(
+      matrix_product_case({batch, side, side, channels}, out, out != 1, relu_if(out == 10)))
       .check();
 }
 
@@ -233,17 +236,32 @@ TEST_CASE("onednn: a matrix product from and to images fills every pixel", "[one
 TEST_CASE("onednn: ReLU and sums agree with the reference, padding stays zero", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
 
-  BackendComparison(relu_and_sums_case({batch, 5, 7, channels})).check();
+  const Activation f = any_activation();
+  CAPTURE(name_of(f));
+  BackendComparison(pointwise_case({batch, 5, 7, channels}, f)).check();
+}
+
+TEST_CASE("onednn: every activation behind convolutions and matrix products", "[onednn]") {
+  const Activation then = any_activation();
+  const int channels = GENERATE(5, 32);
+  const Window window =
+      GENERATE(Window{}, Window{1, 1, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1});  // the last: Winograd
+  CAPTURE(name_of(then), channels, window.height, window.stride_y);
+  const Shape x{7, 17, 21, channels};
+
+  BackendComparison(convolution_case(window, x, channels + 2, 0, true, then)).check();
+  BackendComparison(matrix_product_case({3, 3, 3, channels}, 10, true, then)).check();
 }
 
 TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
-  const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
-  const bool residual = GENERATE(true, false), two = GENERATE(true, false);
-  CAPTURE(channels, batch, gamma, relu, residual, two);
+  const bool gamma = GENERATE(true, false), residual = GENERATE(true, false),
+             two = GENERATE(true, false);
+  const BatchNormForm form{gamma, any_activation(), residual, two};
+  CAPTURE(channels, batch, gamma, name_of(form.then), residual, two);
+  if (!form.has_gradient()) return;
 
-  BackendComparison(batch_norm_case({batch, 19, 17, channels}, {gamma, relu, residual, two}))
-      .check();
+  BackendComparison(batch_norm_case({batch, 19, 17, channels}, form)).check();
 }
 
 // Of which channels-last kernels take a few or one at a time.
@@ -252,7 +270,9 @@ TEST_CASE("onednn: BatchNorm of wide pixels agrees with the reference", "[onednn
   const bool residual = GENERATE(true, false);
   CAPTURE(channels, residual);
 
-  BackendComparison(batch_norm_case({2, 5, 7, channels}, {true, true, residual, residual})).check();
+  BackendComparison(
+      batch_norm_case({2, 5, 7, channels}, {true, Activation::relu, residual, residual}))
+      .check();
 }
 
 // They are stored past the caches.
@@ -263,8 +283,8 @@ TEST_CASE("onednn: BatchNorm of large tensors agrees with the reference", "[oned
   CAPTURE(pieces, two_threads);
   if (sanitized && two_threads) return;
 
-  BackendComparison(pieces ? norm_in_pieces_case(x, {true, true, true, true}, false)
-                           : batch_norm_case(x, {true, true, true, true}))
+  BackendComparison(pieces ? norm_in_pieces_case(x, {true, Activation::relu, true, true}, false)
+                           : batch_norm_case(x, {true, Activation::relu, true, true}))
       .check();
 }
 
@@ -285,7 +305,7 @@ TEST_CASE("onednn: BatchNorm in pieces agrees with the reference", "[onednn]") {
   CAPTURE(channels, gamma, relu, residual, two, in_place);
 
   BackendComparison(
-      norm_in_pieces_case({2, 19, 17, channels}, {gamma, relu, residual, two}, in_place))
+      norm_in_pieces_case({2, 19, 17, channels}, {gamma, relu_if(relu), residual, two}, in_place))
       .check();
 }
 
@@ -319,7 +339,8 @@ TEST_CASE("onednn: BatchNorms in the convolutions around them agree with the ref
 
   const int batch = tested_element() == Element::bf16 ? 13 : 7;  // as many tiles as it takes
   const Shape x{batch, 17 - 2 * window.top, 21 - 2 * window.left, 24};
-  BackendComparison comparison(NormsInConvolution{window, x, 20, relu, skips, from_y}.made());
+  BackendComparison comparison(
+      NormsInConvolution{window, x, 20, relu_if(relu), skips, from_y}.made());
   if (skips) {  // of tensors that others share
     comparison.lay(NormsInConvolution::x, {NormsInConvolution::of_x, 32});
     comparison.lay(NormsInConvolution::dx, {NormsInConvolution::of_dx, 32});
@@ -335,7 +356,8 @@ TEST_CASE("onednn: convolutions sum up for BatchNorms the same bits on any numbe
                            Shape{2, 15, 15, 256});  // and five share them
   if (!winograd_takes(window)) skip_test("no Winograd kernels here");
   if (tested_element() == Element::bf16 && x.batch < 13) return;  // too few tiles
-  BackendComparison comparison(NormsInConvolution{window, x, 40, true, true, false}.made());
+  BackendComparison comparison(
+      NormsInConvolution{window, x, 40, Activation::relu, true, false}.made());
   const auto results_on = [&](int threads) {
     const ThreadsOfOpenMp set(threads);
     comparison.check(2e-5);
@@ -379,7 +401,7 @@ TEST_CASE("onednn: BatchNorm and copies work on slices of wider tensors", "[oned
   BatchNormForward forward{x, y, no_tensor, ParameterRange{c, c}, {0, c}, {0, 2 * c}};
   BatchNormBackward backward{x,     no_tensor, dy, no_tensor, dx, no_tensor, ParameterRange{c, c},
                              {0, c}};
-  forward.relu = backward.relu = relu;
+  forward.then = backward.then = relu_if(relu);
   BackendComparison comparison(
       {wide, wide, few, s, s, s, s, few, s}, x,
       {forward, backward, Concat{{tail}, end}, ChannelSlice{in, part, first}}, 2 * c, 2 * c);
@@ -430,15 +452,15 @@ TEST_CASE("onednn: LRN agrees with the reference, any radius and power", "[onedn
   const Shape s{2, 5, 7, channels};
 
   BackendComparison({s, s, s, s}, 2,
-                    {LrnForward{0, 2, radius, 1.5f, 0.3f, beta},
-                     LrnBackward{0, 1, 3, radius, 1.5f, 0.3f, beta, mask}})
+                    {LrnForward{{radius, 1.5f, 0.3f, beta}, 0, 2},
+                     LrnBackward{{radius, 1.5f, 0.3f, beta}, 0, 1, 3, mask}})
       .check();
 }
 
 TEST_CASE("onednn: LRN's power holds for sums from tiny to huge", "[onednn]") {
   const Shape s{1, 8, 8, 16};
-  BackendComparison comparison({s, s, s, s}, 2,
-                               {LrnForward{0, 2, 0, 1e-6f, 1}, LrnBackward{0, 1, 3, 0, 1e-6f, 1}});
+  BackendComparison comparison(
+      {s, s, s, s}, 2, {LrnForward{{0, 1e-6f, 1}, 0, 2}, LrnBackward{{0, 1e-6f, 1}, 0, 1, 3}});
   comparison.map_inputs([](float v) { return std::pow(10.f, 5 * v); });
 
   comparison.check();
@@ -448,8 +470,9 @@ TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]"
   const int channels = sizes_of_channels();
   const Shape s{3, 2, 3, channels};
 
-  BackendComparison({s, s}, 1, {Dropout{0, 1, 0.6f, 2}}).check();
-  BackendComparison({s, s}, 1, {ReluForward{0, 1}, Dropout{1, 1, 0.6f, 2}}).check();
+  BackendComparison({s, s}, 1, {Dropout{{0.6f, 2}, 0, 1}}).check();
+  BackendComparison({s, s}, 1, {Pointwise{Activation::relu, 0, 1}, Dropout{{0.6f, 2}, 1, 1}})
+      .check();
 }
 
 TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included", "[onednn]") {
@@ -504,7 +527,7 @@ TEST_CASE("onednn: two BatchNorms of one tensor do not mix up what they keep", "
   BatchNormForward second{0, 4, no_tensor, gamma2, beta2, {2 * c, 2 * c}};
   BatchNormBackward first_back{0, no_tensor, 1, no_tensor, 5, no_tensor, gamma1, beta1};
   BatchNormBackward second_back{0, no_tensor, 2, no_tensor, 6, no_tensor, gamma2, beta2};
-  first.relu = second.relu = first_back.relu = second_back.relu = true;
+  first.then = second.then = first_back.then = second_back.then = Activation::relu;
 
   BackendComparison({s, s, s, s, s, s, s}, 3, {first, second, first_back, second_back}, 4 * c,
                     4 * c)

@@ -47,7 +47,7 @@ TEST_CASE("reference: a convolution by hand") {
   s[0] = {1, 2, 3};
   s.parameters = {10, 1, -1, 0.5};
 
-  run(ConvolutionForward{{1, 3, 1, 1, 0, 1, 0, 1}, 0, 1, {0, 3}, ParameterRange{3, 1}}, s);
+  run(ConvolutionForward{Window{1, 3, 1, 1, 0, 1, 0, 1}, 0, 1, {0, 3}, ParameterRange{3, 1}}, s);
 
   CHECK(s[1] == std::vector<double>{1 - 2 + 0.5, 10 + 2 - 3 + 0.5, 20 + 3 + 0.5});
 }

@@ -52,15 +52,16 @@ TEST_CASE("a residual is added before convolutions of one pixel only") {
   const Case at{.kernel = kernel};
   compute::ConvolutionForward step = at.forward();
   step.sums = 0;
-  step.prologue =
-      compute::AppliedNorm{.scale = 1, .bias = 2, .residual = residual, .relu = true, .y = written};
+  step.prologue = compute::AppliedNorm{
+      .scale = 1, .bias = 2, .residual = residual, .then = compute::Activation::relu, .y = written};
 
   CHECK(supported(Element::fp16, at, step) == (kernel == 1));
 }
 
 TEST_CASE("a ReLU's mask is made anew, because cuDNN reads none") {
   compute::ConvolutionInputGradient step{Case{}.window(), y, compute::no_tensor, Case{}.weights()};
-  step.epilogue = compute::BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  step.epilogue =
+      compute::BatchNormSums{.x = x, .g = written, .then = compute::Activation::relu, .beta = {}};
 
   CHECK(supported(Element::fp16, {}, step));
   step.epilogue->residual = residual;
@@ -72,11 +73,12 @@ TEST_CASE("a ReLU's mask is made anew, because cuDNN reads none") {
 
 TEST_CASE("a max pool takes a BatchNorm in, in every type, and makes no mask from a residual") {
   const Element element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
-  const compute::AppliedNorm activation{.scale = 1, .bias = 2, .relu = true};
+  const compute::AppliedNorm activation{.scale = 1, .bias = 2, .then = compute::Activation::relu};
   compute::MaxPoolBackward step{
       Case{}.window(),    x,         compute::no_tensor, y, compute::no_tensor,
       compute::no_tensor, activation};
-  step.epilogue = compute::BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  step.epilogue =
+      compute::BatchNormSums{.x = x, .g = written, .then = compute::Activation::relu, .beta = {}};
 
   CHECK(supported(element, {}, compute::MaxPoolForward{Case{}.window(), x, y, activation}));
   CHECK(supported(element, {}, step));
@@ -89,7 +91,8 @@ TEST_CASE("the gradient of a max pool reads a byte a window, and x only for what
   const std::size_t tensor = 32 * 14 * 14 * 64 * 2;
   compute::MaxPoolBackward fused{Case{}.window(),    x,       compute::no_tensor, y,
                                  compute::no_tensor, residual};
-  fused.epilogue = compute::BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  fused.epilogue =
+      compute::BatchNormSums{.x = x, .g = written, .then = compute::Activation::relu, .beta = {}};
   schedule.steps = {compute::MaxPoolBackward{Case{}.window(), x, residual, y, written}, fused};
 
   const compute::GpuPlan plan =
@@ -104,7 +107,7 @@ TEST_CASE("a bias that cuDNN does not add is added by a kernel of ours") {
   compute::Schedule schedule = Case{}.schedule();
   compute::ConvolutionForward step = Case{}.forward();
   step.b = compute::ParameterRange{1, 64};
-  step.relu = true;
+  step.then = compute::Activation::relu;
   schedule.steps = {step};
   schedule.backward = 1;
 

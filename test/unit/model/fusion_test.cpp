@@ -103,8 +103,9 @@ bool like_cudnn(const compute::Schedule& schedule, const compute::Step& step) {
     if (s->sums != compute::no_vector && schedule.tensors[s->x].channels % 8 != 0) return false;
     if (!s->prologue) return true;
     const bool residual = s->prologue->residual != compute::no_tensor;
-    return s->sums != compute::no_vector && s->prologue->relu &&
-           (!residual || (s->window == compute::Window{} && s->prologue->y != compute::no_tensor));
+    return s->sums != compute::no_vector && s->prologue->then == compute::Activation::relu &&
+           (!residual ||
+            (s->window == compute::ConvolutionShape() && s->prologue->y != compute::no_tensor));
   }
   if (const auto* s = step_as<compute::ConvolutionInputGradient>(step); s && s->epilogue) {
     const bool scaled = s->epilogue->residual_scale != compute::no_vector;
@@ -341,13 +342,13 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
   CHECK(std::ranges::all_of(s.steps, [](const compute::Step& step) {
     const auto* c = step_as<compute::ConvolutionInputGradient>(step);
     return !c || !c->epilogue || c->epilogue->skip == compute::no_tensor ||
-           c->window == compute::Window{};
+           c->window == compute::ConvolutionShape();
   }));
   // No library takes these into a convolution. A projection's is one with that of the branch that
   // it is added to.
   CHECK(steps_with(s, {"BatchNormBackwardApply"}) == 49);
   CHECK(steps_with(s, {"BatchNormBackwardApply", "pair"}) == 4);
-  CHECK(steps_with(s, {"ReluForward"}) + steps_with(s, {"ReluBackward"}) == 0);
+  CHECK(steps_with(s, {"Pointwise"}) + steps_with(s, {"PointwiseBackward"}) == 0);
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sums") {
@@ -431,7 +432,7 @@ TEST_CASE("fusions: a BatchNorm in pieces need not be supported as a whole") {
 
   CHECK(steps_with(s, {"BatchNormForward"}) == 0);
   CHECK(steps_with(s, {"BatchNormBackward"}) == 0);
-  CHECK(steps_with(s, {"ReluForward"}) == 0);
+  CHECK(steps_with(s, {"Pointwise"}) == 0);
   CHECK(steps_with(s, {"Add"}) == 0);
 }
 

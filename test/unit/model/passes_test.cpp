@@ -96,7 +96,7 @@ TEST_CASE("passes: fused and unfused schedules agree on every gradient") {
   CHECK(fused.batch_statistics == plain.batch_statistics);
   for (std::size_t i = 0; i < plain.gradients.size(); ++i)
     REQUIRE(fused.gradients[i] == Approx(plain.gradients[i]).epsilon(1e-6).margin(1e-9));
-  CHECK(steps_named(fused_schedule, "ReluForward") == 0);
+  CHECK(steps_named(fused_schedule, "Pointwise") == 0);
   CHECK(fused_schedule.steps.size() <
         make_schedule(graph, 4, Mode::training, 0, nothing, false).steps.size());
 }
@@ -137,9 +137,9 @@ TEST_CASE("passes: what the backend refuses stays unfused") {
   const compute::Schedule refused = make_schedule(graph, 2, Mode::training, 0, nothing);
   const compute::Schedule fused = make_schedule(graph, 2, Mode::training, 0, everything);
 
-  CHECK(steps_named(refused, "ReluForward") == 19);
-  CHECK(steps_named(fused, "ReluForward") == 0);
-  CHECK(steps_named(fused, "ReluBackward") == 0);
+  CHECK(steps_named(refused, "Pointwise") == 19);
+  CHECK(steps_named(fused, "Pointwise") == 0);
+  CHECK(steps_named(fused, "PointwiseBackward") == 0);
   CHECK(steps_named(fused, "Add") == 0);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("passes: cifar10_cnn masks its gradients in LRN, and only the small on
   const compute::Schedule s =
       make_schedule(make_model("cifar10_cnn", 10).graph, 2, Mode::training, 0, everything);
 
-  CHECK(steps_named(s, "ReluBackward") == 2);  // local3 and local4
+  CHECK(steps_named(s, "PointwiseBackward") == 2);  // local3 and local4
   CHECK(std::ranges::all_of(s.steps, [](const compute::Step& step) {
     const auto* lrn = std::get_if<compute::LrnBackward>(&step);
     return !lrn || lrn->mask;
@@ -176,7 +176,7 @@ TEST_CASE("passes: an evaluation has no backward, no auxiliary head and no mask"
   for (const compute::Step& step : s.steps) {
     if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
       CHECK_FALSE(norm->training);
-    if (const auto* drop = std::get_if<compute::Dropout>(&step)) CHECK(drop->keep == 1);
+    if (const auto* drop = std::get_if<compute::Dropout>(&step)) CHECK(drop->how.keep == 1);
     if (const auto* input = std::get_if<compute::Input>(&step)) CHECK_FALSE(input->distort);
     if (const auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
       CHECK(loss->smoothing == 0);

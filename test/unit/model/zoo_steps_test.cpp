@@ -42,7 +42,8 @@ std::string form_of(const compute::Schedule& schedule, const compute::Step& step
   std::visit(
       [&](const auto& kind) {
         const auto add = [&](bool there, const char* what) { form += there ? what : ""; };
-        if constexpr (requires { kind.relu; }) add(kind.relu, ", ReLU");
+        if constexpr (requires { kind.then; })
+          add(kind.then == compute::Activation::relu, ", ReLU");
         if constexpr (requires { kind.residual; })
           add(kind.residual != compute::no_tensor, ", residual");
         if constexpr (requires { kind.dresidual; })
@@ -204,14 +205,14 @@ class StepByStep {
         [&](const auto& kind) {
           if constexpr (requires { kind.prologue; })
             if (kind.prologue) moments(kind.x, kind.prologue->scale);
-          if constexpr (requires { kind.how.bias, kind.x; }) moments(kind.x, kind.how.scale);
+          if constexpr (requires { kind.how.scale, kind.x; }) moments(kind.x, kind.how.scale);
         },
         step);
     if (const auto* norm = std::get_if<compute::BatchNormFinalize>(&step))
       statistics(summed_by(norm->sums), norm->sums);
     if (const auto* apply = std::get_if<compute::BatchNormBackwardApply>(&step)) {
       compute::BatchNormSums sums = sums_of(apply->g_scale);  // of g, which is masked
-      sums.relu = false;
+      sums.then = compute::Activation::none;
       sums.y = sums.skip = sums.g = compute::no_tensor;
       moments(sums.x, sums.scale);
       pieces.emplace_back(compute::BatchNormBackwardReduce{apply->g, sums});
@@ -257,7 +258,7 @@ class StepByStep {
 
   // Where a ReLU's input is so near to zero that rounding decides its mask, both get no gradient.
   void settle_mask(const compute::BatchNormBackward& step) {
-    if (!step.relu || step.y != compute::no_tensor) return;
+    if (step.then != compute::Activation::relu || step.y != compute::no_tensor) return;
     const std::size_t channels = schedule_.tensors[step.x].channels;
     const compute::reference::State::Moments& m = state_.moments.at(step.x);
     for (std::size_t i = 0; i < state_[step.x].size(); ++i) {
@@ -273,7 +274,7 @@ class StepByStep {
   }
   // Where the gradient is only made here, x moves away from there by a little.
   void settle_mask(const compute::BatchNormSums& sums) {
-    if (!sums.relu || sums.y != compute::no_tensor) return;
+    if (sums.then != compute::Activation::relu || sums.y != compute::no_tensor) return;
     const auto &scale = state_.vectors[sums.scale], &bias = state_.vectors[sums.bias];
     const double away = element_ == Element::bf16 ? 1. / 64 : 1e-4;
     for (std::size_t i = 0; i < state_[sums.x].size(); ++i) {

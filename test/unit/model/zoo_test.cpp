@@ -236,13 +236,14 @@ TEST_CASE("zoo: a copy of a built-in network is the built-in network") {
 TEST_CASE("structure_hash: every part of a graph that changes what is computed changes it") {
   const auto [what, change] = GENERATE(table<std::string, std::function<void(Graph&)>>({
       {"a layer's name", [](Graph& g) { g.nodes[3].name += "x"; }},
-      {"an operation", [](Graph& g) { first<Relu>(g).operation = Sum{}; }},
+      {"an operation", [](Graph& g) { first<Pointwise>(g).operation = Sum{}; }},
       {"an input", [](Graph& g) { --g.nodes.back().inputs[0]; }},
+      {"a number of groups", [](Graph& g) { ++operation<Convolution>(g).window.groups; }},
       {"a stride", [](Graph& g) { ++operation<Convolution>(g).window.stride_y; }},
       {"an epsilon", [](Graph& g) { operation<BatchNorm>(g).epsilon *= 2; }},
       {"a pool's padding", [](Graph& g) { ++operation<MaxPool>(g).window.left; }},
-      {"an LRN's radius", [](Graph& g) { ++operation<Lrn>(g).radius; }},
-      {"what dropout keeps", [](Graph& g) { operation<DropoutLayer>(g).keep = 0.25f; }},
+      {"an LRN's radius", [](Graph& g) { ++operation<Lrn>(g).how.radius; }},
+      {"what dropout keeps", [](Graph& g) { operation<DropoutLayer>(g).how.keep = 0.25f; }},
       {"a shortcut's stride", [](Graph& g) { ++operation<Shortcut>(g).stride; }},
       {"a loss's weight", [](Graph& g) { operation<Loss>(g).weight = 0.5f; }},
       {"the input's mean", [](Graph& g) { operation<ImageInput>(g).mean.push_back(1); }},

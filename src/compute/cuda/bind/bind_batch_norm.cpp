@@ -20,14 +20,14 @@ kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const AppliedNorm&
           .residual = b.at(how.residual),
           .residual_scale = b.vector(how.residual_scale),
           .residual_bias = b.vector(how.residual_bias),
-          .relu = how.relu,
+          .then = how.then,
           .x_pitch = b.pitch(x)};
 }
 
 Action evaluation(const BatchNormForward& s, Binder& b) {
   const Binder::Moments to = b.moments(s.beta);
   kernels::BatchNormApplyOperands applied =
-      apply(s.x, s.y, {.residual = s.residual, .relu = s.relu}, b);
+      apply(s.x, s.y, {.residual = s.residual, .then = s.then}, b);
   std::tie(applied.scale, applied.bias) = std::tie(to.scale, to.bias);
   const kernels::BatchNormEvaluationOperands operands{.channels = b.channels(s.x),
                                                       .statistics = b.statistics(s.statistics),
@@ -102,7 +102,7 @@ kernels::BatchNormBackwardReduceOperands reduce_operands(const BatchNormSums& ho
           .x = b.at(how.x),
           .y = b.at(how.y),
           .g = b.at(how.g),
-          .relu = how.relu,
+          .then = how.then,
           .scale = b.vector(how.scale),
           .bias = b.vector(how.bias),
           .mean = b.vector(how.mean),
@@ -131,7 +131,7 @@ Action bind(const BatchNormForward& s, Binder& b) {
   finish.mean = to.mean;
   finish.inverse_deviation = to.inverse_deviation;
   kernels::BatchNormApplyOperands applied =
-      apply(s.x, s.y, {.residual = s.residual, .relu = s.relu}, b);
+      apply(s.x, s.y, {.residual = s.residual, .then = s.then}, b);
   std::tie(applied.scale, applied.bias) = std::tie(to.scale, to.bias);
   reserve_sums(s.x, b);
   const float* own_count = s.all_ranks ? pixels_on_gpu(s.x, b) : nullptr;
@@ -156,7 +156,7 @@ Action bind(const BatchNormBackward& s, Binder& b) {
                        .y = s.y,
                        .skip = s.dy2,
                        .g = s.dresidual != no_tensor ? s.dresidual : s.dx,
-                       .relu = s.relu,
+                       .then = s.then,
                        .gamma = s.gamma,
                        .beta = s.beta,
                        .count = b.pixels(s.x)},

@@ -8,7 +8,7 @@ namespace ringtrain::compute::cuda {
 namespace {
 
 // How the weights of the layer that reads the image lie, where that is not as in the flat buffer.
-std::optional<kernels::WeightForm> packed(const Window& w, TensorId x, TensorId y,
+std::optional<kernels::WeightForm> packed(const ConvolutionShape& w, TensorId x, TensorId y,
                                           const Binder& b) {
   const StoredImage* image = b.stored_image(x);
   if (image == nullptr) return std::nullopt;
@@ -36,18 +36,18 @@ Action behind(const Kind& s, Binder& b) {
   void* y = b.at(s.y);
   if (s.b)
     return [&b, y, pixels = b.pixels(s.y), channels = b.channels(s.y), bias = b.parameters(s.b),
-            relu = s.relu] {
-      kernels::add_bias(b.element(), pixels, channels, y, bias, y, relu, b.stream());
+            then = s.then] {
+      kernels::add_bias(b.element(), pixels, channels, y, bias, y, then, b.stream());
     };
-  return [&b, y, count = b.elements(s.y)] {
-    kernels::relu_forward(b.element(), count, y, y, b.stream());
+  return [&b, y, count = b.elements(s.y), then = s.then] {
+    kernels::pointwise(then, b.element(), count, y, y, b.stream());
   };
 }
 
 template <class Kind>
 Action forward(const Kind& s, Binder& b, const void* weights) {
   const Request at_once = request(b.schedule(), s, b.element(), true);
-  if (b.has_engine(at_once)) return b.cudnn(at_once, weights);
+  if (is_relu_or_none(s.then) && b.has_engine(at_once)) return b.cudnn(at_once, weights);
   return [product = b.cudnn(request(b.schedule(), s, b.element(), false), weights),
           rest = behind(s, b)] {
     product();

@@ -6,23 +6,24 @@
 namespace ringtrain::compute::cuda {
 
 template <>
-Action bind(const ReluForward& s, Binder& b) {
-  return [&b, count = b.elements(s.x), x = b.at(s.x), y = b.at(s.y)] {
-    kernels::relu_forward(b.element(), count, x, y, b.stream());
+Action bind(const Pointwise& s, Binder& b) {
+  return [&b, s, count = b.elements(s.x), x = b.at(s.x), y = b.at(s.y)] {
+    kernels::pointwise(s.f, b.element(), count, x, y, b.stream());
   };
 }
 
 template <>
-Action bind(const ReluBackward& s, Binder& b) {
-  return [&b, count = b.elements(s.y), y = b.at(s.y), dy = b.at(s.dy), dx = b.at(s.dx)] {
-    kernels::relu_backward(b.element(), count, y, dy, dx, b.stream());
-  };
+Action bind(const PointwiseBackward& s, Binder& b) {
+  return
+      [&b, s, count = b.elements(s.dy), saved = b.at(s.saved), dy = b.at(s.dy), dx = b.at(s.dx)] {
+        kernels::pointwise_backward(s.f, b.element(), count, saved, dy, dx, b.stream());
+      };
 }
 
 template <>
 Action bind(const Add& s, Binder& b) {
   return [&b, count = b.elements(s.y), a = b.at(s.a), c = b.at(s.b), y = b.at(s.y), s] {
-    kernels::add(b.element(), count, a, c, y, s.relu, b.stream());
+    kernels::add(b.element(), count, a, c, y, s.then, b.stream());
   };
 }
 
@@ -35,9 +36,8 @@ Action bind(const Dropout& s, Binder& b) {
       .features = b.shape(s.x).features(),
       .x = b.at(s.x),
       .y = b.at(s.y),
-      .keep = s.keep,
+      .how = s.how,
       .seed = b.seed(),
-      .layer = s.layer,
       .epochs = block.epochs(small),
       .samples = block.samples(small),
   };

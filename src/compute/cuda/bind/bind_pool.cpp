@@ -13,12 +13,12 @@ kernels::PoolOperands operands(const Window& window, TensorId x, TensorId y, con
 
 template <class Kind>
 kernels::LrnOperands operands(const Kind& s, const Binder& b) {
-  return {b.element(), b.pixels(s.x), b.channels(s.x), s.radius, s.bias, s.alpha, s.beta};
+  return {b.element(), b.pixels(s.x), b.channels(s.x), s.how};
 }
 
 kernels::PoolPrologue prologue(const std::optional<AppliedNorm>& how, const Binder& b) {
   if (!how) return {};
-  return {b.vector(how->scale), b.vector(how->bias), how->relu};
+  return {b.vector(how->scale), b.vector(how->bias), how->then == Activation::relu};
 }
 
 // Only for a backward pass.

@@ -92,7 +92,7 @@ std::string kernel_of(const BatchNormBackwardApply& s) {
 }
 
 // The part of x that a convolution touches: a window of one pixel skips what lies between.
-std::size_t touched(const Window& w, std::size_t bytes) {
+std::size_t touched(const ConvolutionShape& w, std::size_t bytes) {
   return w.height * w.width == 1 ? bytes / (w.stride_y * w.stride_x) : bytes;
 }
 
@@ -105,7 +105,7 @@ bool has_kernel(const Step& step) {
 }  // namespace
 
 bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines) {
-  if (!takes_slices(schedule, step, element)) return false;
+  if (!takes_slices(schedule, step, element) || !pieces_know_only_relu(step)) return false;
   const std::optional<Request> fused = fused_request(schedule, step, element);
   return fused ? engines.ask(*fused).engine.has_value() : has_kernel(step);
 }
@@ -120,7 +120,7 @@ std::vector<Launch> Launches::of(const Step& step) {
   return std::visit([this](const auto& kind) { return launches(kind); }, step);
 }
 
-std::size_t Launches::weight_bytes(const Window& window, TensorId x, TensorId y) const {
+std::size_t Launches::weight_bytes(const ConvolutionShape& window, TensorId x, TensorId y) const {
   const Convolution at = stored(window, schedule_.tensors[x], schedule_.tensors[y], element_);
   return std::size_t(at.y.channels) * at.window.height * at.window.width * at.x.channels *
          bytes_of(element_);
@@ -158,10 +158,11 @@ Launch Launches::cudnn(const Request& request, const Step& step) {
 // Where cuDNN does not add the bias (and apply the ReLU) itself, a kernel of ours does in place.
 template <class Kind>
 std::vector<Launch> Launches::forward(const Kind& s, std::size_t weights) {
-  const bool at_once = engines_.ask(request(schedule_, s, element_, true)).engine.has_value();
+  const bool at_once = is_relu_or_none(s.then) &&
+                       engines_.ask(request(schedule_, s, element_, true)).engine.has_value();
   std::vector<Launch> launches{cudnn(request(schedule_, s, element_, at_once), s)};
   launches[0].bytes_read += weights;
-  if (!at_once) launches.push_back(kernel(s.b ? "add_bias" : "relu_forward", {s.y}, {s.y}));
+  if (!at_once) launches.push_back(kernel(s.b ? "add_bias" : "pointwise", {s.y}, {s.y}));
   return launches;
 }
 

@@ -57,7 +57,7 @@ class Launches {
   template <class Kind>
   std::vector<Launch> weight_gradient(const Kind& s, std::size_t weights);
   /// Of a convolution's weights in the type of the activations, as it wants them.
-  std::size_t weight_bytes(const Window& window, TensorId x, TensorId y) const;
+  std::size_t weight_bytes(const ConvolutionShape& window, TensorId x, TensorId y) const;
   std::size_t sum(const Ids& ids) const;
 
   const Schedule& schedule_;

@@ -26,8 +26,10 @@ double flops_of(const Window& window, const Shape& x, const Shape& y) {
 }
 
 // A question about one convolution, as stored.
-Request about(const Schedule& schedule, const Window& window, TensorId x, TensorId y, Element e,
-              std::string pattern, std::function<OperationGraph(const Convolution&)> graph) {
+Request about(const Schedule& schedule, const ConvolutionShape& window, TensorId x, TensorId y,
+              Element e, std::string pattern,
+              std::function<OperationGraph(const Convolution&)> graph) {
+  if (!window.is_plain()) throw Error("convolution on a GPU", "it has groups or dilation");
   const Shape &from = schedule.tensors[x], &to = schedule.tensors[y];
   const Convolution at = stored(window, from, to, e);
   return {std::move(pattern), text_of(at, e), flops_of(window, from, to),
@@ -81,7 +83,7 @@ Tensor activate(OperationGraph& g, const AppliedNorm& how, Tensor x, const Shape
                      ? norm(residual, how.residual_scale, how.residual_bias)
                      : residual);
   }
-  if (how.relu) a = g.relu(a);
+  if (how.then == Activation::relu) a = g.relu(a);
   if (how.y != no_tensor) g.store(a, TensorOperand{how.y});
   return a;
 }
@@ -90,7 +92,7 @@ std::string name_of(const AppliedNorm& how) {
   std::string text = "bn(x)";
   if (how.residual != no_tensor)
     text += how.residual_scale != no_vector ? " + bn(residual)" : " + residual";
-  if (how.relu) text = "relu(" + text + ")";
+  if (how.then == Activation::relu) text = "relu(" + text + ")";
   return text + (how.y != no_tensor ? " (written)" : "");
 }
 
@@ -128,7 +130,7 @@ void sums_of(OperationGraph& g, const ConvolutionInputGradient& s, Tensor dx, co
   const Norm norm(g, how, shape);
   std::optional<Norm> branch;
   if (s.epilogue_of_residual) branch.emplace(g, *s.epilogue_of_residual, shape);
-  if (how.relu) {
+  if (how.then == Activation::relu) {
     Tensor y =
         how.y != no_tensor ? g.input(shape, TensorOperand{how.y}) : norm.output(g, shape.channels);
     if (branch)
@@ -149,7 +151,7 @@ std::string name_of(const BatchNormSums& how) {
     mask += " + bn(residual)";
   else if (how.residual != no_tensor)
     mask += " + residual";
-  if (how.relu) text += " -> relu'(" + mask + ")";
+  if (how.then == Activation::relu) text += " -> relu'(" + mask + ")";
   return text + " -> sums for bn'";
 }
 
@@ -171,12 +173,13 @@ OperationGraph forward(const Kind& s, const Convolution& at, bool bias, bool rel
   return g;
 }
 
-bool writes_input(const AppliedNorm& how, const Window& window) {
-  return window == Window{} && how.residual != no_tensor;
+bool writes_input(const AppliedNorm& how, const ConvolutionShape& window) {
+  return window == ConvolutionShape() && how.residual != no_tensor;
 }
 
 OperationGraph around_batch_norm(const ConvolutionForward& s, const Convolution& at, Element e) {
-  if (s.b || s.relu) throw Error("convolution", "statistics behind a bias or ReLU");
+  if (s.b || s.then != Activation::none)
+    throw Error("convolution", "statistics behind a bias or ReLU");
   // Of others, cuDNN 9.19 makes plans for an H100, too, which leave that tensor as it was.
   if (s.prologue && s.prologue->y != no_tensor && !writes_input(*s.prologue, at.window))
     throw Error(Exit::usage, "convolution",
@@ -227,14 +230,14 @@ int blocks(int size, int padding) { return (padding + 1) / 2 + (size - 1 - paddi
 
 }  // namespace
 
-Convolution stored(const Window& w, const Shape& x, const Shape& y, Element element) {
+Convolution stored(const ConvolutionShape& w, const Shape& x, const Shape& y, Element element) {
   if (x.channels >= 8) return {w, x, y};
   Shape wide = x;
   wide.channels = element == Element::fp32 && x.channels <= 4 ? 4 : 8;
   if (element == Element::fp32 || x.channels > 4 || w.stride_y != 2 || w.stride_x != 2)
     return {w, wide, y};
   const int height = blocks(w.height, w.top), width = blocks(w.width, w.left);
-  return {{height, 1},
+  return {Window{height, 1},
           {x.batch, y.height + height - 1, y.width, width * StoredImage::block_channels},
           y};
 }
@@ -271,7 +274,7 @@ std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element)
 }
 
 Request request(const Schedule& schedule, const ConvolutionForward& s, Element e, bool fused) {
-  const bool bias = fused && s.b, relu = fused && s.relu;
+  const bool bias = fused && s.b, relu = fused && s.then == Activation::relu;
   if (!s.prologue && s.sums == no_vector)
     return on_slices(schedule, s,
                      about(schedule, s.window, s.x, s.y, e, forward_pattern(bias, relu),
@@ -279,7 +282,7 @@ Request request(const Schedule& schedule, const ConvolutionForward& s, Element e
   return on_slices(schedule, s,
                    about(schedule, s.window, s.x, s.y, e,
                          (s.prologue ? name_of(*s.prologue) + " -> " : "") +
-                             forward_pattern(s.b.has_value(), s.relu) +
+                             forward_pattern(s.b.has_value(), s.then == Activation::relu) +
                              (s.sums != no_vector ? " -> statistics" : ""),
                          [=](const Convolution& at) { return around_batch_norm(s, at, e); }));
 }
@@ -300,7 +303,7 @@ Request request(const Schedule& schedule, const ConvolutionWeightGradient& s, El
 }
 
 Request request(const Schedule& schedule, const MatrixProductForward& s, Element e, bool fused) {
-  const bool bias = fused && s.b, relu = fused && s.relu;
+  const bool bias = fused && s.b, relu = fused && s.then == Activation::relu;
   return about(schedule.tensors[s.x], schedule.tensors[s.y], e, forward_pattern(bias, relu),
                [=](const Convolution& at) { return forward(s, at, bias, relu, e); });
 }

@@ -10,7 +10,7 @@ namespace ringtrain::compute::cuda {
 
 /// A convolution as cuDNN is asked for it.
 struct Convolution {
-  Window window;
+  ConvolutionShape window;
   Shape x, y;
 };
 
@@ -20,11 +20,11 @@ struct Convolution {
 /// that are padding: of a 7x7 convolution, a 4x1 one of 64 channels with stride 1 remains, which
 /// cuDNN also fuses with statistics. Its engines take 64 channels at a time: with the 16 of one
 /// block a pixel, that convolution took four times as long on an H100.
-Convolution stored(const Window& window, const Shape& x, const Shape& y, Element element);
+Convolution stored(const ConvolutionShape& window, const Shape& x, const Shape& y, Element element);
 
 /// An image whose convolution wants it stored otherwise.
 struct StoredImage {
-  Window window;  ///< of the convolution as the schedule has it
+  ConvolutionShape window;  ///< of the convolution as the schedule has it
   Convolution form;
 
   static constexpr int block_channels = 16;

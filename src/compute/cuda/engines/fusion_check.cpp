@@ -134,7 +134,7 @@ class Trial {
     const BatchNormSums& how = *s.epilogue;
     const TensorId dx = dense_like(how.x);
     run_plain(request(shapes_, ConvolutionInputGradient{s.window, s.dy, dx, s.w}, element_));
-    const bool by_residual = how.relu && how.residual != no_tensor;
+    const bool by_residual = how.then == Activation::relu && how.residual != no_tensor;
     const void* y = how.y != no_tensor ? given_.tensor(how.y) : nullptr;
     if (by_residual)
       y = parts_.tensor(activate({.scale = how.scale,
@@ -142,7 +142,7 @@ class Trial {
                                   .residual = how.residual,
                                   .residual_scale = how.residual_scale,
                                   .residual_bias = how.residual_bias,
-                                  .relu = true},
+                                  .then = Activation::relu},
                                  how.x));
     reduce(how, parts_.tensor(dx), y);
     if (s.epilogue_of_residual) reduce(*s.epilogue_of_residual, parts_.tensor(how.g), nullptr);
@@ -163,7 +163,7 @@ class Trial {
          .residual = how.residual != no_tensor ? given_.tensor(how.residual) : nullptr,
          .residual_scale = scaled ? given_.vector(how.residual_scale) : nullptr,
          .residual_bias = scaled ? given_.vector(how.residual_bias) : nullptr,
-         .relu = how.relu,
+         .then = how.then,
          .x_pitch = pitch(x)},
         stream_);
     return y;
@@ -181,7 +181,7 @@ class Trial {
          .x = given_.tensor(how.x),
          .y = y,
          .g = parts_.tensor(how.g),
-         .relu = how.relu,
+         .then = how.then,
          .scale = given_.vector(how.scale),
          .bias = given_.vector(how.bias),
          .mean = given_.vector(how.mean),

@@ -4,21 +4,22 @@
 
 namespace ringtrain::compute::cuda::kernels {
 
-void relu_forward(Element element, std::size_t count, const void* x, void* y, cudaStream_t stream) {
+void pointwise(Activation f, Element element, std::size_t count, const void* x, void* y,
+               cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::relu_forward(element, count, x, y, queue);
+  work::pointwise(f, element, count, x, y, queue);
 }
 
-void relu_backward(Element element, std::size_t count, const void* y, const void* dy, void* dx,
-                   cudaStream_t stream) {
+void pointwise_backward(Activation f, Element element, std::size_t count, const void* saved,
+                        const void* dy, void* dx, cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::relu_backward(element, count, y, dy, dx, queue);
+  work::pointwise_backward(f, element, count, saved, dy, dx, queue);
 }
 
-void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
+void add(Element element, std::size_t count, const void* a, const void* b, void* y, Activation then,
          cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::add(element, count, a, b, y, relu, queue);
+  work::add(element, count, a, b, y, then, queue);
 }
 
 void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
@@ -39,9 +40,9 @@ void dropout(const DropoutOperands& operands, cudaStream_t stream) {
 }
 
 void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
-              const float* bias, void* y, bool relu, cudaStream_t stream) {
+              const float* bias, void* y, Activation then, cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::add_bias(element, pixels, channels, x, bias, y, relu, queue);
+  work::add_bias(element, pixels, channels, x, bias, y, then, queue);
 }
 
 void bias_gradient(Element element, std::size_t pixels, std::size_t channels, const void* dy,

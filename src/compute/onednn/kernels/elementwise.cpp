@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compute/onednn/kernels/activation.hpp"
 #include "compute/onednn/plan.hpp"
 #include "ringtrain/base/philox.hpp"
 
@@ -8,31 +9,43 @@ namespace {
 
 constexpr std::size_t chunk = 8192;  // elements: three operands fit the second-level cache
 
-template <int B, class T>
-struct Rectify {
-  [[gnu::always_inline]] static inline void run(const T* x, T* y, std::size_t count) {
-    for (std::size_t i = 0; i < count; i += B) store<B>(y + i, relu<B>(load<B>(x + i)));
-  }
-};
-
-template <int B, class T>
-struct Mask {
-  [[gnu::always_inline]] static inline void run(const T* y, const T* dy, T* dx, std::size_t count) {
-    for (std::size_t i = 0; i < count; i += B)
-      store<B>(dx + i, load<B>(y + i) > 0 ? load<B>(dy + i) : Vec<B>{});
-  }
-};
-
-template <int B, class T>
-struct Sum {
-  [[gnu::always_inline]] static inline void run(const T* a, const T* b, T* y, std::size_t count,
-                                                bool rectify) {
-    for (std::size_t i = 0; i < count; i += B) {
-      const Vec<B> sum = load<B>(a + i) + load<B>(b + i);
-      store<B>(y + i, rectify ? relu<B>(sum) : sum);
+// Each knows ReLU or all activations. Lanes past the last channel are zero, and stay so.
+template <Knows knows>
+struct Kernels {
+  template <int B, class T>
+  struct Value {
+    [[gnu::always_inline]] static inline void run(Activation f, const T* x, T* y,
+                                                  std::size_t count) {
+      for (std::size_t i = 0; i < count; i += B)
+        store<B>(y + i, value_of<B, knows>(f, load<B>(x + i)));
     }
-  }
+  };
+  template <int B, class T>
+  struct Gradient {
+    [[gnu::always_inline]] static inline void run(Activation f, const T* saved, const T* dy, T* dx,
+                                                  std::size_t count) {
+      for (std::size_t i = 0; i < count; i += B)
+        store<B>(dx + i, gradient_of<B, knows>(f, load<B>(saved + i), load<B>(dy + i)));
+    }
+  };
+  template <int B, class T>
+  struct Sum {
+    [[gnu::always_inline]] static inline void run(Activation f, const T* a, const T* b, T* y,
+                                                  std::size_t count) {
+      for (std::size_t i = 0; i < count; i += B)
+        store<B>(y + i, value_of<B, knows>(f, load<B>(a + i) + load<B>(b + i)));
+    }
+  };
 };
+
+// use(Kernels{}, T{}) with the kernels that `f` needs, on numbers that memory has as `element`.
+template <class F>
+Action with_kernels(Activation f, Element element, const F& use) {
+  return with_type(element, [&]<class T>(T zero) -> Action {
+    return is_relu_or_none(f) ? use(Kernels<Knows::relu>(), zero)
+                              : use(Kernels<Knows::all>(), zero);
+  });
+}
 
 // Calls f(first, count) for every chunk of a tensor, padding included.
 template <class F>
@@ -45,26 +58,35 @@ void for_each_chunk(int threads, std::size_t elements, const F& f) {
 }  // namespace
 
 template <>
-Action plan(const ReluForward& step, Planner& planner) {
+Action plan(const Pointwise& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
-  return with_type(x.element, [&]<class T>(T) -> Action {
-    return
-        [=, threads = planner.threads(), rectify = pick<Rectify, T>(planner.isa())](const Frame&) {
-          for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
-            rectify(x.as<T>() + first, y.as<T>() + first, count);
-          });
-        };
+  Action run = with_kernels(step.f, x.element, [&]<class K, class T>(K, T) -> Action {
+    return [=, f = step.f, threads = planner.threads(),
+            value = pick<K::template Value, T>(planner.isa())](const Frame&) {
+      for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
+        value(f, x.as<T>() + first, y.as<T>() + first, count);
+      });
+    };
   });
+  return padding_zeroed(step.f, step.y, std::move(run), planner);
+}
+
+Action then_in_place(Action run, Activation f, TensorId y, Planner& planner) {
+  return [run = std::move(run), apply = plan(Pointwise{f, y, y}, planner)](const Frame& frame) {
+    run(frame);
+    apply(frame);
+  };
 }
 
 template <>
-Action plan(const ReluBackward& step, Planner& planner) {
-  const Tensor y = planner.tensor(step.y), dy = planner.tensor(step.dy),
+Action plan(const PointwiseBackward& step, Planner& planner) {
+  const Tensor saved = planner.tensor(step.saved), dy = planner.tensor(step.dy),
                dx = planner.tensor(step.dx);
-  return with_type(y.element, [&]<class T>(T) -> Action {
-    return [=, threads = planner.threads(), mask = pick<Mask, T>(planner.isa())](const Frame&) {
-      for_each_chunk(threads, y.elements(), [&](std::size_t first, std::size_t count) {
-        mask(y.as<T>() + first, dy.as<T>() + first, dx.as<T>() + first, count);
+  return with_kernels(step.f, dy.element, [&]<class K, class T>(K, T) -> Action {
+    return [=, f = step.f, threads = planner.threads(),
+            gradient = pick<K::template Gradient, T>(planner.isa())](const Frame&) {
+      for_each_chunk(threads, dy.elements(), [&](std::size_t first, std::size_t count) {
+        gradient(f, saved.as<T>() + first, dy.as<T>() + first, dx.as<T>() + first, count);
       });
     };
   });
@@ -73,14 +95,15 @@ Action plan(const ReluBackward& step, Planner& planner) {
 template <>
 Action plan(const Add& step, Planner& planner) {
   const Tensor a = planner.tensor(step.a), b = planner.tensor(step.b), y = planner.tensor(step.y);
-  return with_type(a.element, [&]<class T>(T) -> Action {
-    return [=, threads = planner.threads(), rectify = step.relu,
-            sum = pick<Sum, T>(planner.isa())](const Frame&) {
+  Action run = with_kernels(step.then, a.element, [&]<class K, class T>(K, T) -> Action {
+    return [=, then = step.then, threads = planner.threads(),
+            sum = pick<K::template Sum, T>(planner.isa())](const Frame&) {
       for_each_chunk(threads, a.elements(), [&](std::size_t first, std::size_t count) {
-        sum(a.as<T>() + first, b.as<T>() + first, y.as<T>() + first, count, rectify);
+        sum(then, a.as<T>() + first, b.as<T>() + first, y.as<T>() + first, count);
       });
     };
   });
+  return padding_zeroed(step.then, step.y, std::move(run), planner);
 }
 
 template <>
@@ -89,7 +112,7 @@ Action plan(const Dropout& step, Planner& planner) {
   return with_type(x.element, [&]<class T>(T) -> Action {
     return [=, seed = planner.seed(), threads = planner.threads()](const Frame& frame) {
       for_each_item(threads, x.shape.batch, [&](std::size_t n) {
-        Philox random(seed, Purpose::dropout, step.layer + 256 * frame.batch.epochs[n],
+        Philox random(seed, Purpose::dropout, step.how.layer + 256 * frame.batch.epochs[n],
                       frame.batch.samples[n]);
         // The padding must be zero; in place it is.
         if (y.data != x.data) std::fill_n(y.image_at<T>(n), y.image(), T(0));
@@ -97,7 +120,7 @@ Action plan(const Dropout& step, Planner& planner) {
           for (int c = 0; c < x.shape.channels; ++c) {
             const std::size_t at =
                 n * x.image() + c / x.block * x.block_step() + pixel * x.pixel_step() + c % x.block;
-            y.as<T>()[at] = random.uniform() < step.keep ? x.as<T>()[at] / step.keep : 0;
+            y.as<T>()[at] = random.uniform() < step.how.keep ? x.as<T>()[at] / step.how.keep : 0;
           }
       });
     };

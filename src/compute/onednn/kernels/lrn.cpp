@@ -121,9 +121,9 @@ struct Backward {
 
 template <class Step>
 Lrn constants(const Step& step, const Tensor& x, bool mask) {
-  const int margin = (step.radius + x.block - 1) / x.block * x.block;
-  return {step.radius, margin, x.padded_channels(), step.bias,     step.alpha,
-          step.beta,   mask,   x.block_step(),      x.pixel_step()};
+  const int margin = (step.how.radius + x.block - 1) / x.block * x.block;
+  return {step.how.radius, margin, x.padded_channels(), step.how.bias, step.how.alpha,
+          step.how.beta,   mask,   x.block_step(),      x.pixel_step()};
 }
 
 // Calls f(first element, pixels, the thread's rows) for every tile of every image.

@@ -22,7 +22,9 @@ inline Norm norm_of(const Moments& moments, bool relu) {
   return {moments.mean, moments.scale, moments.shift, relu};
 }
 inline Norm norm_of(const std::optional<AppliedNorm>& prologue, const Tensor& x, Planner& planner) {
-  return prologue ? norm_of(named_moments(prologue->scale, x, planner), prologue->relu) : Norm{};
+  return prologue ? norm_of(named_moments(prologue->scale, x, planner),
+                            prologue->then == Activation::relu)
+                  : Norm{};
 }
 
 /// What of a BatchNorm follows a convolution's results, as a NormBehind of tensors.
@@ -32,7 +34,7 @@ struct NormOfResults {
     x = planner.tensor(how->x);
     y = tensor_or_none(how->y, planner);
     skip = tensor_or_none(how->skip, planner);
-    norm = norm_of(named_moments(how->scale, x, planner), how->relu);
+    norm = norm_of(named_moments(how->scale, x, planner), how->then == Activation::relu);
   }
   template <class T>
   NormBehind<T> planes() const {

@@ -29,8 +29,9 @@ Request asked() {
   s.tensors = {{2, 7, 5, 24}, {2, 7, 5, 16}};
   s.parameters = 3 * 3 * 24 * 16;
   s.batch = 2;
-  return request(s, ConvolutionWeightGradient{{3, 3, 1, 1, 1, 1, 1, 1}, x, dy, {0, s.parameters}},
-                 Element::fp16);
+  return request(
+      s, ConvolutionWeightGradient{Window{3, 3, 1, 1, 1, 1, 1, 1}, x, dy, {0, s.parameters}},
+      Element::fp16);
 }
 
 // One run of a program, as far as engines are concerned.

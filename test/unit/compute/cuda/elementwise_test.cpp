@@ -7,40 +7,45 @@ using namespace ringtrain;
 using namespace ringtrain::compute;
 using namespace ringtrain::compute::cuda::kernels;
 
-TEST_CASE("cuda kernels: ReLU and sums agree with the reference") {
+TEST_CASE("cuda kernels: activations and sums agree with the reference") {
   const Element element = any_element();
+  const Activation f = any_activation();
+  const TensorId saved = facts_of(f).slope_of_output ? 2 : 0;
   const Shape s{2, 5, 7, any_channels()};
-  CAPTURE(element, s.channels);
+  CAPTURE(element, s.channels, name_of(f));
   KernelCase c(element, {s, s, s, s, s, s}, 2);
   const std::size_t n = s.elements();
 
-  c.check(ReluForward{0, 2}, {2},
-          [&](auto& queue) { work::relu_forward(element, n, c[0], c[2], queue); });
-  c.check(ReluBackward{2, 1, 3}, {3},
-          [&](auto& queue) { work::relu_backward(element, n, c[2], c[1], c[3], queue); });
+  c.check(Pointwise{f, 0, 2}, {2},
+          [&](auto& queue) { work::pointwise(f, element, n, c[0], c[2], queue); });
+  c.check(PointwiseBackward{f, saved, 1, 3}, {3}, [&](auto& queue) {
+    work::pointwise_backward(f, element, n, c[saved], c[1], c[3], queue);
+  });
   c.check(Add{0, 1, 4}, {4},
-          [&](auto& queue) { work::add(element, n, c[0], c[1], c[4], false, queue); });
-  c.check(Add{0, 1, 5, true}, {5},
-          [&](auto& queue) { work::add(element, n, c[0], c[1], c[5], true, queue); });
-  c.check(ReluForward{0, 0}, {0},
-          [&](auto& queue) { work::relu_forward(element, n, c[0], c[0], queue); });
+          [&](auto& queue) { work::add(element, n, c[0], c[1], c[4], Activation::none, queue); });
+  c.check(Add{0, 1, 5, f}, {5},
+          [&](auto& queue) { work::add(element, n, c[0], c[1], c[5], f, queue); });
+  c.check(Pointwise{f, 0, 0}, {0},
+          [&](auto& queue) { work::pointwise(f, element, n, c[0], c[0], queue); });
 }
 
 TEST_CASE("cuda kernels: tensors may be aligned to their elements only") {
   const Element element = any_element();
-  const TensorId moved = GENERATE(0, 1, 2, 3, 4, 5);
+  const TensorId moved = GENERATE(0, 1, 2, 3, 4, 5), saved = 2;
+  const Activation f = Activation::relu;
   CAPTURE(element, moved);
   const Shape s{2, 5, 7, 16};
   KernelCase c(element, {s, s, s, s, s, s}, 2);
   const std::size_t n = s.elements();
   c.misalign(moved);
 
-  c.check(ReluForward{0, 2}, {2},
-          [&](auto& queue) { work::relu_forward(element, n, c[0], c[2], queue); });
-  c.check(ReluBackward{2, 1, 3}, {3},
-          [&](auto& queue) { work::relu_backward(element, n, c[2], c[1], c[3], queue); });
+  c.check(Pointwise{f, 0, 2}, {2},
+          [&](auto& queue) { work::pointwise(f, element, n, c[0], c[2], queue); });
+  c.check(PointwiseBackward{f, saved, 1, 3}, {3}, [&](auto& queue) {
+    work::pointwise_backward(f, element, n, c[saved], c[1], c[3], queue);
+  });
   c.check(Add{0, 1, 4}, {4},
-          [&](auto& queue) { work::add(element, n, c[0], c[1], c[4], false, queue); });
+          [&](auto& queue) { work::add(element, n, c[0], c[1], c[4], Activation::none, queue); });
   c.check(ShortcutForward{0, 5, 1}, {5},
           [&](auto& queue) { work::shortcut_forward(element, s, s, 1, c[0], c[5], queue); });
 }
@@ -70,15 +75,22 @@ TEST_CASE(
     CHECK(y.read() == wanted.read());
   };
 
-  check([&](auto& queue) { work::relu_forward(element, count, a.data(), y.data(), queue); },
-        [](double x, double) { return std::max(x, 0.); });
   check(
       [&](auto& queue) {
-        work::relu_backward(element, count, a.data(), b.data(), y.data(), queue);
+        work::pointwise(Activation::relu, element, count, a.data(), y.data(), queue);
+      },
+      [](double x, double) { return std::max(x, 0.); });
+  check(
+      [&](auto& queue) {
+        work::pointwise_backward(Activation::relu, element, count, a.data(), b.data(), y.data(),
+                                 queue);
       },
       [](double x, double dy) { return x > 0 ? dy : 0; });
-  check([&](auto& queue) { work::add(element, count, a.data(), b.data(), y.data(), false, queue); },
-        [](double x, double more) { return static_cast<float>(x) + static_cast<float>(more); });
+  check(
+      [&](auto& queue) {
+        work::add(element, count, a.data(), b.data(), y.data(), Activation::none, queue);
+      },
+      [](double x, double more) { return static_cast<float>(x) + static_cast<float>(more); });
 }
 
 TEST_CASE("cuda kernels: ReLU lets through what is no number") {
@@ -89,8 +101,9 @@ TEST_CASE("cuda kernels: ReLU lets through what is no number") {
   DeviceTensor y(element, 8);  // of zeros, so that what is no number comes from x
   y.write(std::vector<double>(8, 0));
 
-  run_twice({y.bytes()},
-            [&](auto& queue) { work::relu_forward(element, 8, c[0], y.data(), queue); });
+  run_twice({y.bytes()}, [&](auto& queue) {
+    work::pointwise(Activation::relu, element, 8, c[0], y.data(), queue);
+  });
 
   for (const double v : y.read()) CHECK(std::isnan(v));
 }
@@ -145,8 +158,8 @@ TEST_CASE("cuda kernels: what is too large for fp16 once scaled becomes infinite
 TEST_CASE("cuda kernels: bias and its gradient agree with a matrix product's") {
   const Element element = any_element();
   const int channels = any_channels(), batch = GENERATE(1, 3, 700);
-  const bool relu = GENERATE(false, true);
-  CAPTURE(element, channels, batch, relu);
+  const Activation then = any_activation();
+  CAPTURE(element, channels, batch, name_of(then));
   const Shape s{batch, 1, 1, channels};
   Schedule schedule = schedule_of({s, s, {batch, 1, 1, 1}});
   const ParameterRange w{0, std::size_t(channels)}, b{w.end(), std::size_t(channels)};
@@ -159,13 +172,13 @@ TEST_CASE("cuda kernels: bias and its gradient agree with a matrix product's") {
 
   // x of no weight: what remains is the bias
   std::ranges::fill(c.state[2], 0);
-  reference::run_step(MatrixProductForward{2, 1, w, b, false}, c.state);
+  reference::run_step(MatrixProductForward{2, 1, w, b}, c.state);
   for (std::size_t i = 0; i < c.elements(1); ++i) {
     const double v = c.state[0][i] + c.state[1][i];
-    c.state[1][i] = relu ? std::max(v, 0.0) : v;
+    c.state[1][i] = reference::value_of(then, v);
   }
   c.run_kernel({1}, [&](auto& queue) {
-    work::add_bias(element, batch, channels, c[0], bias.data(), c[1], relu, queue);
+    work::add_bias(element, batch, channels, c[0], bias.data(), c[1], then, queue);
   });
   CHECK(relative_norm(c.read(1), c.state[1]) < tolerance(element));
 
@@ -242,13 +255,12 @@ TEST_CASE("cuda kernels: dropout keeps the same elements as the reference") {
                                  s.features(),
                                  c[0],
                                  c[y],
-                                 0.6f,
+                                 {0.6f, 2},
                                  c.seed,
-                                 2,
                                  batch.epochs.data(),
                                  batch.samples.data()};
 
-  c.check(Dropout{0, y, 0.6f, 2}, {y}, [&](auto& queue) { work::dropout(operands, queue); });
+  c.check(Dropout{{0.6f, 2}, 0, y}, {y}, [&](auto& queue) { work::dropout(operands, queue); });
 
   for (std::size_t i = 0; i < s.elements(); ++i) CHECK((c.read(y)[i] == 0) == (c.state[y][i] == 0));
 }

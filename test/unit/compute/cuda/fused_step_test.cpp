@@ -72,7 +72,7 @@ class EngineCase {
 };
 
 AppliedNorm activation(const AppliedNorm& of) {
-  AppliedNorm how{.scale = scale, .bias = bias, .relu = of.relu};
+  AppliedNorm how{.scale = scale, .bias = bias, .then = of.then};
   if (of.residual != no_tensor) how.residual = residual;
   if (of.residual_scale != no_vector) {
     how.residual_scale = residual_scale;
@@ -86,7 +86,7 @@ AppliedNorm activation(const AppliedNorm& of) {
 ConvolutionForward alone(const ConvolutionProblem& problem, const ConvolutionForward& s) {
   ConvolutionForward step{problem.window, x, y, problem.w()};
   if (s.b) step.b = problem.b();
-  step.relu = s.relu;
+  step.then = s.then;
   if (s.prologue) step.prologue = activation(*s.prologue);
   if (s.sums != no_vector) step.sums = sums;
   return step;
@@ -98,7 +98,7 @@ ConvolutionInputGradient alone(const ConvolutionProblem& problem,
                                 problem.w()};
   if (!s.epilogue) return step;
   BatchNormSums& how = step.epilogue.emplace(problem.epilogue());
-  how.relu = s.epilogue->relu;
+  how.then = s.epilogue->then;
   if (!s.epilogue->gamma) how.gamma.reset();
   if (s.epilogue->skip != no_tensor) how.skip = skip;
   if (s.epilogue->residual != no_tensor) how.residual = residual;

@@ -210,7 +210,7 @@ TEST_CASE("host_gpu: a kernel that goes past the end of memory is caught") {
   GpuStream stream;
   GpuValues a(64);
   const auto relu = [&](std::size_t count) {
-    cuda::kernels::relu_forward(Element::fp32, count, a.data(), a.data(), stream);
+    cuda::kernels::pointwise(Activation::relu, Element::fp32, count, a.data(), a.data(), stream);
     static_cast<void>(cudaDeviceSynchronize());
   };
 
@@ -227,7 +227,7 @@ TEST_CASE("host_gpu: kernels run on their stream, also in a graph") {
     cudaGraph_t graph = nullptr;
     if (captured) REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == 0);
     a.write(in, stream);
-    cuda::kernels::relu_forward(Element::fp32, 100, a.data(), a.data(), stream);
+    cuda::kernels::pointwise(Activation::relu, Element::fp32, 100, a.data(), a.data(), stream);
     if (captured) {
       REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
       GpuGraph(graph).launch(stream);

@@ -2,6 +2,7 @@
 
 #include "compute/cuda/engines/convolution.hpp"
 #include "compute/cuda/engines/cudnn_runner.hpp"
+#include "support/activations.hpp"
 #include "support/catch.hpp"
 #include "support/graph_operands.hpp"
 #include "support/host_gpu/host_gpu.hpp"
@@ -63,7 +64,7 @@ TEST_CASE("host_gpu: a convolution's engine agrees with the reference") {
   const bool with_bias = GENERATE(false, true), relu = GENERATE(false, true);
   ConvolutionForward step{problem.window, x, y, problem.w()};
   if (with_bias) step.b = problem.b();
-  step.relu = relu;
+  step.then = relu_if(relu);
 
   check(problem, step, element);
 }
@@ -75,7 +76,7 @@ TEST_CASE("host_gpu: a convolution between BatchNorms agrees with the reference"
   const bool with_sums = GENERATE(false, true);
   ConvolutionForward step{problem.window, x, y, problem.w()};
   if (with_sums) step.sums = sums;
-  if (kind > 0) step.prologue = AppliedNorm{.scale = scale, .bias = bias, .relu = true};
+  if (kind > 0) step.prologue = AppliedNorm{.scale = scale, .bias = bias, .then = Activation::relu};
   if (kind > 1) {
     step.prologue->residual = residual;
     if (problem.window == Window{}) step.prologue->y = written;
@@ -105,7 +106,7 @@ TEST_CASE("host_gpu: an input gradient and what BatchNorm wants of it agree with
   CAPTURE(element, mask, relu, with_skip, with_gamma);
   ConvolutionInputGradient step{problem.window, dy, no_tensor, problem.w()};
   BatchNormSums& how = step.epilogue.emplace(problem.epilogue());
-  how.relu = relu;
+  how.then = relu_if(relu);
   if (with_skip) how.skip = skip;
   if (mask == 1) how.y = written;
   if (mask == 1) how.g = dx;
@@ -124,7 +125,8 @@ TEST_CASE("host_gpu: a weight gradient's engine agrees with the reference") {
   const ConvolutionProblem problem = any_convolution();
   const bool with_prologue = GENERATE(false, true);
   ConvolutionWeightGradient step{problem.window, x, dy, problem.w()};
-  if (with_prologue) step.prologue = AppliedNorm{.scale = scale, .bias = bias, .relu = true};
+  if (with_prologue)
+    step.prologue = AppliedNorm{.scale = scale, .bias = bias, .then = Activation::relu};
 
   check(problem, step, element);
 }
@@ -142,7 +144,7 @@ TEST_CASE("host_gpu: matrix products agree with the reference") {
   const ConvolutionProblem problem{{}, {5, 1, 1, 24}, {5, 1, 1, 16}};
   const bool relu = GENERATE(false, true);
 
-  check(problem, MatrixProductForward{x, y, problem.w(), problem.b(), relu}, element);
+  check(problem, MatrixProductForward{x, y, problem.w(), problem.b(), relu_if(relu)}, element);
   check(problem, MatrixProductInputGradient{dy, dx, problem.w()}, element);
   check(problem, MatrixProductWeightGradient{x, dy, problem.w()}, element);
 }

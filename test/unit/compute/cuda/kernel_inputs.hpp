@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ringtrain/base/philox.hpp"
+#include "support/activations.hpp"
 #include "support/catch.hpp"
 #include "support/kernel_case.hpp"
 

@@ -25,7 +25,7 @@ Window any_max_window() {
 /// bits, so that windows have several maxima, and the same ones in any precision.
 struct Pool {
   PoolOperands pool;
-  AppliedNorm how{norm_scale, bias, no_tensor, no_vector, no_vector, true};
+  AppliedNorm how{norm_scale, bias, no_tensor, no_vector, no_vector, Activation::relu};
   KernelCase c;
   std::vector<float> parameters, gradients, workspace;
   std::vector<std::vector<float>> vectors;
@@ -56,15 +56,15 @@ struct Pool {
     return schedule;
   }
   PoolPrologue prologue() const {
-    return {vectors[norm_scale].data(), vectors[bias].data(), how.relu};
+    return {vectors[norm_scale].data(), vectors[bias].data(), how.then == Activation::relu};
   }
-  BatchNormSums sums(bool relu, TensorId mask, TensorId more) const {
+  BatchNormSums sums(Activation then, TensorId mask, TensorId more) const {
     const std::size_t channels = c.channels(x);
     return {x,
             mask,
             more,
             g,
-            relu,
+            then,
             ParameterRange{0, channels},
             {channels, channels},
             100,
@@ -86,7 +86,7 @@ struct Pool {
             c[how.x],
             c[how.y],
             c[how.g],
-            how.relu,
+            how.then,
             vectors[norm_scale].data(),
             vectors[bias].data(),
             vectors[mean].data(),
@@ -111,7 +111,7 @@ TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, w
   const bool activates = GENERATE(false, true), relu = GENERATE(false, true), two = GENERATE(0, 1);
   CAPTURE(element, window.height, window.stride_y, window.top, channels, batch, activates, two);
   Pool p(element, window, {batch, 7, 8, channels});
-  p.how.relu = relu;
+  p.how.then = relu_if(relu);
   const auto how = activates ? std::optional(p.how) : std::nullopt;
   const PoolPrologue prologue = activates ? p.prologue() : PoolPrologue{};
   const TensorId more = two ? dy2 : no_tensor;
@@ -136,7 +136,8 @@ TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm befor
   const bool activates = GENERATE(false, true);
   CAPTURE(element, window.height, window.stride_y, channels, batch, relu, skips, by_y, activates);
   Pool p(element, window, {batch, 7, 8, channels});
-  const BatchNormSums sums = p.sums(relu, by_y ? activated : no_tensor, skips ? skip : no_tensor);
+  const BatchNormSums sums =
+      p.sums(relu_if(relu), by_y ? activated : no_tensor, skips ? skip : no_tensor);
   const TensorId from = activates ? x : activated;
   MaxPoolBackward step{window, from, activates ? no_tensor : y, dy, no_tensor, dy2};
   step.epilogue = sums;
@@ -169,7 +170,7 @@ TEST_CASE("cuda kernels: max pools take tensors that are aligned to their elemen
   p.c.misalign(moved);
   MaxPoolBackward step{p.pool.window, x, no_tensor, dy, dx, dy2, p.how};
   const MaxPoolBackwardOperands o{p.pool, p.prologue(), p.c[x], p.c[dy], p.c[dy2], p.c[dx]};
-  const BatchNormSums sums = p.sums(true, activated, skip);
+  const BatchNormSums sums = p.sums(Activation::relu, activated, skip);
 
   p.c.check(MaxPoolForward{p.pool.window, x, y, p.how}, {y}, [&](auto& queue) {
     work::max_pool_forward({p.pool, p.prologue(), p.c[x], p.c[y]}, queue);
@@ -190,7 +191,7 @@ TEST_CASE("cuda kernels: a stem's max pool sums over more tiles than threads") {
       work::max_pool_forward({p.pool, p.prologue(), p.c[x], p.c[y], kept}, queue);
     });
   MaxPoolBackward step{p.pool.window, x, no_tensor, dy, no_tensor, dy2, p.how};
-  step.epilogue = p.sums(true, no_tensor, no_tensor);
+  step.epilogue = p.sums(Activation::relu, no_tensor, no_tensor);
   const MaxPoolBackwardOperands o{p.pool, p.prologue(), p.c[x], p.c[dy], p.c[dy2], nullptr, kept};
 
   p.c.run_kernel(

@@ -78,34 +78,34 @@ TEST_CASE("cuda kernels: LRN agrees with the reference, any radius and power") {
   const Shape s{2, 5, 7, channels};
   // Rounded, so that some are zero, which a mask takes for off.
   KernelCase c(element, {s, s, s, s}, 2, [](double v) { return std::round(2 * v) / 2; });
-  const LrnOperands o{element, s.pixels(), std::size_t(channels), radius, 1.5f, 0.3f, beta};
+  const LrnOperands o{element, s.pixels(), std::size_t(channels), {radius, 1.5f, 0.3f, beta}};
 
-  c.check(LrnForward{0, 2, radius, 1.5f, 0.3f, beta}, {2},
+  c.check(LrnForward{{radius, 1.5f, 0.3f, beta}, 0, 2}, {2},
           [&](auto& queue) { work::lrn_forward(o, c[0], c[2], queue); });
-  c.check(LrnBackward{0, 1, 3, radius, 1.5f, 0.3f, beta, mask}, {3},
+  c.check(LrnBackward{{radius, 1.5f, 0.3f, beta}, 0, 1, 3, mask}, {3},
           [&](auto& queue) { work::lrn_backward(o, c[0], c[1], c[3], mask, queue); });
-  c.check(LrnBackward{0, 1, 1, radius, 1.5f, 0.3f, beta, mask}, {1},
+  c.check(LrnBackward{{radius, 1.5f, 0.3f, beta}, 0, 1, 1, mask}, {1},
           [&](auto& queue) { work::lrn_backward(o, c[0], c[1], c[1], mask, queue); });
 }
 
 TEST_CASE("cuda kernels: LRN's power holds for sums from tiny to huge") {
   const Shape s{1, 8, 8, 16};
   KernelCase c(Element::fp32, {s, s, s, s}, 2, [](double v) { return std::pow(10., 5 * v); });
-  const LrnOperands o{Element::fp32, s.pixels(), 16, 0, 1e-6f, 1, 0.75f};
+  const LrnOperands o{Element::fp32, s.pixels(), 16, {0, 1e-6f, 1, 0.75f}};
 
-  c.check(LrnForward{0, 2, 0, 1e-6f, 1}, {2},
+  c.check(LrnForward{{0, 1e-6f, 1}, 0, 2}, {2},
           [&](auto& queue) { work::lrn_forward(o, c[0], c[2], queue); });
-  c.check(LrnBackward{0, 1, 3, 0, 1e-6f, 1}, {3},
+  c.check(LrnBackward{{0, 1e-6f, 1}, 0, 1, 3}, {3},
           [&](auto& queue) { work::lrn_backward(o, c[0], c[1], c[3], false, queue); });
 }
 
 TEST_CASE("cuda kernels: LRN takes as many channels as shared memory holds, and no more") {
   const Shape s{1, 1, 2, 3072};
   KernelCase c(Element::fp16, {s, s, s}, 2);
-  LrnOperands o{Element::fp16, 2, 3072, 2, 1, 0.3f, 0.75f};
+  LrnOperands o{Element::fp16, 2, 3072, {2, 1, 0.3f, 0.75f}};
   KernelQueue queue = KernelQueue::one_way();
 
-  c.check(LrnBackward{0, 1, 2, 2, 1, 0.3f, 0.75f, false}, {2},
+  c.check(LrnBackward{{2, 1, 0.3f, 0.75f}, 0, 1, 2}, {2},
           [&](auto& q) { work::lrn_backward(o, c[0], c[1], c[2], false, q); });
   o.channels = 3073;
   CHECK_THROWS_AS(work::lrn_backward(o, c[0], c[1], c[2], false, queue), Error);

@@ -21,7 +21,8 @@ TEST_CASE("cuda step: convolution, forward and both gradients") {
   const std::size_t offset = GENERATE(0, 3);  // not aligned
   CAPTURE(name_of(element), window.height, window.width, window.stride_y, in, out, bias, offset);
 
-  GpuComparison(element, convolution_case(window, {batch, 9, 11, in}, out, offset, bias, bias))
+  GpuComparison(element,
+                convolution_case(window, {batch, 9, 11, in}, out, offset, bias, relu_if(bias)))
       .check();
 }
 
@@ -30,7 +31,8 @@ TEST_CASE("cuda step: matrix product, also of images") {
   const int batch = GENERATE(1, 5), side = GENERATE(1, 3), out = GENERATE(8, 40);
   CAPTURE(name_of(element), batch, side, out);
 
-  GpuComparison(element, matrix_product_case({batch, side, side, 24}, out, out != 8, out == 40))
+  GpuComparison(element,
+                matrix_product_case({batch, side, side, 24}, out, out != 8, relu_if(out == 40)))
       .check();
 }
 
@@ -39,24 +41,26 @@ TEST_CASE("cuda step: a few classes, as a last layer has") {
   const int classes = GENERATE(10, 5, 1001);
   CAPTURE(name_of(element), classes);
 
-  GpuComparison(element, matrix_product_case({4, 1, 1, 64}, classes, true, false)).check();
+  GpuComparison(element, matrix_product_case({4, 1, 1, 64}, classes, true, Activation::none))
+      .check();
 }
 
 TEST_CASE("cuda step: ReLU and sums") {
   const auto element = elements();
 
-  GpuComparison(element, relu_and_sums_case({2, 5, 7, sizes_of_channels()})).check();
+  GpuComparison(element, pointwise_case({2, 5, 7, sizes_of_channels()}, any_activation())).check();
 }
 
 TEST_CASE("cuda step: BatchNorm in all its forms") {
   const auto element = elements();
   const int channels = sizes_of_channels();
-  const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
-  const bool residual = GENERATE(true, false), two = GENERATE(true, false);
-  CAPTURE(name_of(element), channels, gamma, relu, residual, two);
+  const bool gamma = GENERATE(true, false), residual = GENERATE(true, false),
+             two = GENERATE(true, false);
+  const BatchNormForm form{gamma, any_activation(), residual, two};
+  CAPTURE(name_of(element), channels, gamma, name_of(form.then), residual, two);
+  if (!form.has_gradient()) return;
 
-  GpuComparison(element, batch_norm_case({2, 19, 17, channels}, {gamma, relu, residual, two}))
-      .check(2e-5);
+  GpuComparison(element, batch_norm_case({2, 19, 17, channels}, form)).check(2e-5);
 }
 
 TEST_CASE("cuda step: BatchNorm in evaluation uses the running statistics") {
@@ -93,8 +97,8 @@ TEST_CASE("cuda step: LRN and dropout") {
   const Shape s{2, 5, 7, channels};
 
   GpuComparison(element, {s, s, s, s, s}, 2,
-                {LrnForward{0, 2, radius, 1.5f, 0.3f, 0.75f},
-                 LrnBackward{0, 1, 3, radius, 1.5f, 0.3f, 0.75f, mask}, Dropout{0, 4, 0.6f, 2}})
+                {LrnForward{{radius, 1.5f, 0.3f, 0.75f}, 0, 2},
+                 LrnBackward{{radius, 1.5f, 0.3f, 0.75f}, 0, 1, 3, mask}, Dropout{{0.6f, 2}, 0, 4}})
       .check();
 }
 
@@ -134,7 +138,7 @@ TEST_CASE("cuda step: the pieces of BatchNorm work on slices of wider tensors") 
   if (relu) tensors.push_back(narrow);
   const BatchNormSums how{.x = x,
                           .g = relu ? g : no_tensor,
-                          .relu = relu,
+                          .then = relu_if(relu),
                           .beta = {0, c},
                           .count = narrow.pixels(),
                           .scale = scale,
@@ -144,23 +148,24 @@ TEST_CASE("cuda step: the pieces of BatchNorm work on slices of wider tensors") 
                           .g_scale = g_scale,
                           .x_scale = x_scale,
                           .shift = shift};
-  GpuComparison comparison(element, tensors, x,
-                           {BatchNormStatistics{x, sums},
-                            BatchNormFinalize{sums,
-                                              narrow.pixels(),
-                                              std::nullopt,
-                                              {0, c},
-                                              {0, 2 * c},
-                                              1e-3f,
-                                              true,
-                                              scale,
-                                              bias,
-                                              mean,
-                                              inverse},
-                            BatchNormApply{x, y, {.scale = scale, .bias = bias, .relu = relu}},
-                            BatchNormBackwardReduce{dy, how},
-                            BatchNormBackwardApply{relu ? g : dy, x, dx, g_scale, x_scale, shift}},
-                           c, 2 * c);
+  GpuComparison comparison(
+      element, tensors, x,
+      {BatchNormStatistics{x, sums},
+       BatchNormFinalize{sums,
+                         narrow.pixels(),
+                         std::nullopt,
+                         {0, c},
+                         {0, 2 * c},
+                         1e-3f,
+                         true,
+                         scale,
+                         bias,
+                         mean,
+                         inverse},
+       BatchNormApply{x, y, {.scale = scale, .bias = bias, .then = relu_if(relu)}},
+       BatchNormBackwardReduce{dy, how},
+       BatchNormBackwardApply{relu ? g : dy, x, dx, g_scale, x_scale, shift}},
+      c, 2 * c);
   comparison.set_vectors(
       {2 * channels, channels, channels, channels, channels, channels, channels, channels});
   comparison.lay(x, {in, first});

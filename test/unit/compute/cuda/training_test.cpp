@@ -84,7 +84,8 @@ class Twins final : public allreduce::Communicator {
     cuda::follow(stream_.get(), produced_, compute_);
     cuda::kernels::scale(v.element(), v.element(), 0.5f, v.size(), v.data(), v.data(),
                          stream_.get());
-    cuda::kernels::add(v.element(), v.size(), v.data(), v.data(), v.data(), false, stream_.get());
+    cuda::kernels::add(v.element(), v.size(), v.data(), v.data(), v.data(),
+                       compute::Activation::none, stream_.get());
   }
 
   Memory& memory_;

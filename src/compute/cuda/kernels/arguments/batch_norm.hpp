@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ringtrain/base/memory/view.hpp"
+#include "ringtrain/compute/operation.hpp"
 
 // Training BatchNorm in pieces. Activations are NHWC, pixels x channels, of `element`; a tensor
 // with a pitch, the elements from pixel to pixel, may be a slice of a wider one; pitch 0: dense.
@@ -61,10 +62,10 @@ struct BatchNormApplyOperands {
   const float *scale, *bias;
   const void* residual;                         ///< optional, dense
   const float *residual_scale, *residual_bias;  ///< optional, both or none
-  bool relu;
+  Activation then;
   std::size_t x_pitch = 0;
 };
-/// y = relu?(x * scale + bias + residual * residual_scale + residual_bias)
+/// y = then(x * scale + bias + residual * residual_scale + residual_bias)
 void batch_norm_apply(const BatchNormApplyOperands& operands, cudaStream_t stream);
 
 struct BatchNormBackwardReduceOperands {
@@ -72,7 +73,7 @@ struct BatchNormBackwardReduceOperands {
   std::size_t pixels, channels, count;  ///< `count`: pixels of the statistics
   const void *dy, *skip /* optional */, *x, *y /* optional */;
   void* g;  ///< optional; may be dy or skip
-  bool relu;
+  Activation then;
   const float *scale, *bias, *mean, *inverse_deviation, *gamma /* optional: ones */;
   float *dgamma /* optional */, *dbeta;
   float *g_scale, *x_scale, *shift;
@@ -83,9 +84,9 @@ struct BatchNormBackwardReduceOperands {
   float* ranks_sums = nullptr;
   const float* ranks_count = nullptr;  ///< then, on the device: pixels of the statistics
 };
-/// g = dy + skip?, zero where the ReLU was off: where y <= 0, or without y where
-/// x * scale + bias <= 0. dbeta = sum of g, dgamma = sum of g * (x - mean) * inverse_deviation, and
-/// the coefficients of batch_norm_backward_apply. The same bits every time.
+/// g = (dy + skip?) * then', whose slope follows from y, or without y from x * scale + bias. dbeta
+/// = sum of g, dgamma = sum of g * (x - mean) * inverse_deviation, and the coefficients of
+/// batch_norm_backward_apply. The same bits every time.
 void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& operands,
                                 cudaStream_t stream);
 

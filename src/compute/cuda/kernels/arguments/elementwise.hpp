@@ -5,20 +5,21 @@
 #include <cstdint>
 
 #include "ringtrain/base/memory/view.hpp"
-#include "ringtrain/compute/shape.hpp"
+#include "ringtrain/compute/operation.hpp"
 
 // Activations are dense NHWC of `element` on the device unless a pitch is given. All calls queue on
 // `stream` and return; they throw Error when a launch fails. Results may lie over inputs of the
 // same extent, except in copy_channels and the shortcuts.
 namespace ringtrain::compute::cuda::kernels {
 
-/// y = max(x, 0); what is no number stays none.
-void relu_forward(Element element, std::size_t count, const void* x, void* y, cudaStream_t stream);
-/// dx = dy where y > 0, else 0
-void relu_backward(Element element, std::size_t count, const void* y, const void* dy, void* dx,
-                   cudaStream_t stream);
-/// y = relu?(a + b)
-void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
+/// y = f(x); what is no number stays none.
+void pointwise(Activation f, Element element, std::size_t count, const void* x, void* y,
+               cudaStream_t stream);
+/// dx = f'(x) * dy, by the output or the input of f, as PointwiseBackward says.
+void pointwise_backward(Activation f, Element element, std::size_t count, const void* saved,
+                        const void* dy, void* dx, cudaStream_t stream);
+/// y = then(a + b)
+void add(Element element, std::size_t count, const void* a, const void* b, void* y, Activation then,
          cudaStream_t stream);
 /// y = factor * x, rounded to another element type; buffers of different types do not overlap.
 void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
@@ -32,18 +33,17 @@ struct DropoutOperands {
   std::size_t batch, features;
   const void* x;
   void* y;  ///< may be x
-  float keep;
+  attributes::Dropout how;
   std::uint64_t seed;
-  std::uint32_t layer;
   const std::uint32_t* epochs;   ///< of each sample, on the device
   const std::uint64_t* samples;  ///< of each sample, on the device
 };
 /// The Dropout step; keeps exactly the elements that the other backends keep.
 void dropout(const DropoutOperands& operands, cudaStream_t stream);
 
-/// y = relu?(x + bias), bias fp32, one a channel.
+/// y = then(x + bias), bias fp32, one a channel.
 void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
-              const float* bias, void* y, bool relu, cudaStream_t stream);
+              const float* bias, void* y, Activation then, cudaStream_t stream);
 /// db = sum of dy over pixels, fp32, the same bits every time. `workspace`:
 /// bias_gradient_workspace().
 void bias_gradient(Element element, std::size_t pixels, std::size_t channels, const void* dy,

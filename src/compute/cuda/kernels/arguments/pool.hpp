@@ -74,8 +74,7 @@ void average_pool_backward(const PoolOperands& operands, const void* dy, void* d
 struct LrnOperands {
   Element element;
   std::size_t pixels, channels;  ///< dense NHWC, at most 3072 channels
-  int radius;
-  float bias, alpha, beta;
+  attributes::Lrn how;
 };
 
 // Both queue on `stream` and return; they throw Error when a launch fails. Results may lie over

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
+#include "compute/cuda/kernels/device/activation.hpp"
 #include "compute/cuda/kernels/device/channel_sums.hpp"
 
 // The calls of arguments/batch_norm.hpp for any queue: StreamQueue, or a CPU's in tests.
@@ -99,7 +100,7 @@ void batch_norm_evaluation(const BatchNormEvaluationOperands& o, Queue& queue) {
   with_type(o.narrow, [&]<class Narrow>(Narrow) { queue.items(Evaluate<Narrow>{o}, o.channels); });
 }
 
-template <class T, int w>
+template <class T, int w, bool all>
 struct ApplyTerm {
   static constexpr int width = w;
   BatchNormApplyOperands o;
@@ -109,7 +110,7 @@ struct ApplyTerm {
     T* y;
     std::size_t channels, x_pitch, y_pitch;
     Lanes<w> scale, bias, residual_scale;
-    bool relu;
+    Activation then;
     constexpr void run(std::uint32_t pixel) const {
       auto v = load<w>(x + pixel * x_pitch);
       for (int i = 0; i < w; ++i) v[i] = v[i] * scale[i] + bias[i];
@@ -117,7 +118,7 @@ struct ApplyTerm {
         const auto r = load<w>(residual + pixel * channels);
         for (int i = 0; i < w; ++i) v[i] += r[i] * residual_scale[i];
       }
-      for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i]) : v[i];
+      for (int i = 0; i < w; ++i) v[i] = value_of<all>(then, v[i]);
       store(y + pixel * y_pitch, v);
     }
   };
@@ -134,7 +135,7 @@ struct ApplyTerm {
             load_or<w>(o.scale, first, 1),
             bias,
             load_or<w>(o.residual_scale, first, 1),
-            o.relu};
+            o.then};
   }
 };
 
@@ -142,21 +143,25 @@ template <class Queue>
 void batch_norm_apply(const BatchNormApplyOperands& o, Queue& queue) {
   const bool wide = is_wide(o.element, {o.channels, o.x_pitch, o.y_pitch}, {o.x, o.y, o.residual});
   with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
-    map_pixels(o.pixels, o.channels, ApplyTerm<T, width>{o}, queue);
+    with_activations(o.then, [&](auto all) {
+      map_pixels(o.pixels, o.channels, ApplyTerm<T, width, all>{o}, queue);
+    });
   });
 }
 
-template <class T, int w>
+template <class T, int w, bool all>
 struct BackwardTerm {
   static constexpr int values = 2, width = w;
   BatchNormBackwardReduceOperands o;
+  bool remakes_y;  ///< the slope follows from the output, which is not there
 
   struct Column {
     const T *dy, *skip, *x, *y;
     T* g;
     std::size_t channels, dy_pitch, x_pitch;
     Lanes<w> scale, bias, mean;
-    bool relu;
+    Activation then;
+    bool remakes_y;
     constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
       const std::size_t at = pixel * channels;
       const auto input = load<w>(x + pixel * x_pitch);
@@ -165,20 +170,23 @@ struct BackwardTerm {
         const auto more = load<w>(skip + at);
         for (int i = 0; i < w; ++i) gradient[i] += more[i];
       }
-      if (relu) mask(at, input, gradient);
+      if (then != Activation::none) activate(at, input, gradient);
       if (g) store(g + at, gradient);
       for (int i = 0; i < w; ++i) {
         sums[0][i] += gradient[i];
         sums[1][i] += gradient[i] * (input[i] - mean[i]);
       }
     }
-    constexpr void mask(std::size_t at, const Lanes<w>& input, Lanes<w>& gradient) const {
-      Lanes<w> output{};
+    constexpr void activate(std::size_t at, const Lanes<w>& input, Lanes<w>& gradient) const {
+      Lanes<w> saved{};
       if (y)
-        output = load<w>(y + at);
+        saved = load<w>(y + at);
       else
-        for (int i = 0; i < w; ++i) output[i] = input[i] * scale[i] + bias[i];
-      for (int i = 0; i < w; ++i) gradient[i] = output[i] > 0 ? gradient[i] : 0;
+        for (int i = 0; i < w; ++i) saved[i] = input[i] * scale[i] + bias[i];
+      if constexpr (all)
+        if (remakes_y)
+          for (int i = 0; i < w; ++i) saved[i] = value_of(then, saved[i]);
+      for (int i = 0; i < w; ++i) gradient[i] = gradient_of<all>(then, saved[i], gradient[i]);
     }
   };
   constexpr Column column(std::uint32_t first) const {
@@ -193,7 +201,8 @@ struct BackwardTerm {
             load_or<w>(o.scale, first, 1),
             load_or<w>(o.bias, first, 0),
             load_or<w>(o.mean, first, 0),
-            o.relu};
+            o.then,
+            remakes_y};
   }
 };
 
@@ -222,11 +231,14 @@ struct BackwardCoefficients {
 
 template <class Queue>
 void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& o, Queue& queue) {
+  const bool remakes_y = !o.y && facts_of(o.then).slope_of_output;
   const bool wide =
       is_wide(o.element, {o.channels, o.dy_pitch, o.x_pitch}, {o.dy, o.skip, o.x, o.y, o.g});
   with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
-    sum_pixels(o.pixels, o.channels, BackwardTerm<T, width>{o}, BackwardCoefficients{o},
-               o.workspace, queue);
+    with_activations(o.then, [&](auto all) {
+      const BackwardTerm<T, width, all> term{o, remakes_y};
+      sum_pixels(o.pixels, o.channels, term, BackwardCoefficients{o}, o.workspace, queue);
+    });
   });
 }
 

@@ -1,42 +1,46 @@
 #pragma once
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
+#include "compute/cuda/kernels/device/activation.hpp"
 #include "compute/cuda/kernels/device/channel_sums.hpp"
 
 // The calls of elementwise.hpp on channels for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
-template <class T, int w>
+template <class T, int w, bool all>
 struct BiasTerm {
   static constexpr int width = w;
   const T* x;
   const float* bias;
   T* y;
   std::size_t channels;
-  bool relu;
+  Activation then;
 
   struct Column {
     const T* x;
     T* y;
     std::size_t channels;
     Lanes<w> bias;
-    bool relu;
+    Activation then;
     constexpr void run(std::uint32_t pixel) const {
       auto v = load<w>(x + pixel * channels);
-      for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i] + bias[i]) : v[i] + bias[i];
+      for (int i = 0; i < w; ++i) v[i] = value_of<all>(then, v[i] + bias[i]);
       store(y + pixel * channels, v);
     }
   };
   constexpr Column column(std::uint32_t first) const {
-    return {x + first, y + first, channels, load_or<w>(bias, first, 0), relu};
+    return {x + first, y + first, channels, load_or<w>(bias, first, 0), then};
   }
 };
 
 template <class Queue>
 void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
-              const float* bias, void* y, bool relu, Queue& queue) {
+              const float* bias, void* y, Activation then, Queue& queue) {
   with_type_and_width(element, is_wide(element, {channels}, {x, y}), [&]<class T>(T, auto w) {
-    const BiasTerm<T, w> term{static_cast<const T*>(x), bias, static_cast<T*>(y), channels, relu};
-    map_pixels(pixels, channels, term, queue);
+    with_activations(then, [&](auto all) {
+      const BiasTerm<T, w, all> term{static_cast<const T*>(x), bias, static_cast<T*>(y), channels,
+                                     then};
+      map_pixels(pixels, channels, term, queue);
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/arguments/geometry.hpp"
+#include "compute/cuda/kernels/device/activation.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
 #include "ringtrain/base/philox.hpp"
 
@@ -33,76 +34,85 @@ constexpr Words philox(std::uint64_t seed, Purpose purpose, std::uint32_t a, std
 // The calls of elementwise.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
-template <class T, int w>
-struct ReluForward {
+template <class T, int w, bool all>
+struct Pointwise {
+  Activation f;
   const T* x;
   T* y;
   std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
     for_vector<w>(item, count, [&](std::size_t at, auto n) {
       auto v = load<n>(x + at);
-      for (int i = 0; i < n; ++i) v[i] = rectify(v[i]);
+      for (int i = 0; i < n; ++i) v[i] = value_of<all>(f, v[i]);
       store(y + at, v);
     });
   }
 };
 
 template <class Queue>
-void relu_forward(Element element, std::size_t count, const void* x, void* y, Queue& queue) {
+void pointwise(Activation f, Element element, std::size_t count, const void* x, void* y,
+               Queue& queue) {
   with_type_and_width(element, is_wide(element, {}, {x, y}), [&]<class T>(T, auto w) {
-    queue.items(ReluForward<T, w>{static_cast<const T*>(x), static_cast<T*>(y), count},
-                divide_up(count, w));
+    with_activations(f, [&](auto all) {
+      const Pointwise<T, w, all> work{f, static_cast<const T*>(x), static_cast<T*>(y), count};
+      queue.items(work, divide_up(count, w));
+    });
   });
 }
 
-template <class T, int w>
-struct ReluBackward {
-  const T *y, *dy;
+template <class T, int w, bool all>
+struct PointwiseBackward {
+  Activation f;
+  const T *saved, *dy;
   T* dx;
   std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
     for_vector<w>(item, count, [&](std::size_t at, auto n) {
-      const auto output = load<n>(y + at);
+      const auto kept = load<n>(saved + at);
       auto v = load<n>(dy + at);
-      for (int i = 0; i < n; ++i) v[i] = output[i] > 0 ? v[i] : 0;
+      for (int i = 0; i < n; ++i) v[i] = gradient_of<all>(f, kept[i], v[i]);
       store(dx + at, v);
     });
   }
 };
 
 template <class Queue>
-void relu_backward(Element element, std::size_t count, const void* y, const void* dy, void* dx,
-                   Queue& queue) {
-  with_type_and_width(element, is_wide(element, {}, {y, dy, dx}), [&]<class T>(T, auto w) {
-    const ReluBackward<T, w> work{static_cast<const T*>(y), static_cast<const T*>(dy),
-                                  static_cast<T*>(dx), count};
-    queue.items(work, divide_up(count, w));
+void pointwise_backward(Activation f, Element element, std::size_t count, const void* saved,
+                        const void* dy, void* dx, Queue& queue) {
+  with_type_and_width(element, is_wide(element, {}, {saved, dy, dx}), [&]<class T>(T, auto w) {
+    with_activations(f, [&](auto all) {
+      const PointwiseBackward<T, w, all> work{
+          f, static_cast<const T*>(saved), static_cast<const T*>(dy), static_cast<T*>(dx), count};
+      queue.items(work, divide_up(count, w));
+    });
   });
 }
 
-template <class T, int w>
+template <class T, int w, bool all>
 struct Add {
   const T *a, *b;
   T* y;
-  bool relu;
+  Activation then;
   std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
     for_vector<w>(item, count, [&](std::size_t at, auto n) {
       auto v = load<n>(a + at);
       const auto more = load<n>(b + at);
-      for (int i = 0; i < n; ++i) v[i] = relu ? rectify(v[i] + more[i]) : v[i] + more[i];
+      for (int i = 0; i < n; ++i) v[i] = value_of<all>(then, v[i] + more[i]);
       store(y + at, v);
     });
   }
 };
 
 template <class Queue>
-void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
+void add(Element element, std::size_t count, const void* a, const void* b, void* y, Activation then,
          Queue& queue) {
   with_type_and_width(element, is_wide(element, {}, {a, b, y}), [&]<class T>(T, auto w) {
-    const Add<T, w> work{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
-                         relu, count};
-    queue.items(work, divide_up(count, w));
+    with_activations(then, [&](auto all) {
+      const Add<T, w, all> work{static_cast<const T*>(a), static_cast<const T*>(b),
+                                static_cast<T*>(y), then, count};
+      queue.items(work, divide_up(count, w));
+    });
   });
 }
 
@@ -154,12 +164,12 @@ struct Dropout {
       const std::uint32_t word = first + i;
       if (i % 4 == 0) words = block(sample, word / 4);
       const float uniform = static_cast<float>(words.at[word % 4] >> 8) * 0x1p-24f;
-      v[i] = uniform < o.keep ? v[i] / o.keep : 0;
+      v[i] = uniform < o.how.keep ? v[i] / o.how.keep : 0;
     }
     store(static_cast<T*>(o.y) + at, v);
   }
   constexpr Words block(std::size_t sample, std::uint32_t position) const {
-    return philox(o.seed, Purpose::dropout, o.layer + 256 * o.epochs[sample], o.samples[sample],
+    return philox(o.seed, Purpose::dropout, o.how.layer + 256 * o.epochs[sample], o.samples[sample],
                   position);
   }
 };

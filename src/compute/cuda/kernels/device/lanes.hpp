@@ -107,9 +107,6 @@ constexpr void put(Byte* to, const Pack<std::uint8_t, width>& pack) {
   *reinterpret_cast<Pack<std::uint8_t, width>*>(to) = pack;
 }
 
-/// max(v, 0) that lets through what is no number.
-constexpr float rectify(float v) { return v < 0 ? 0 : v; }
-
 /// Calls f(index, count) for the elements of vector `item` of a buffer: `width` at once, or, of the
 /// last vector, one after the other. `count` is a std::integral_constant.
 template <int width, class F>

@@ -19,10 +19,10 @@ struct LrnTile {
       : channels(small(o.channels)),
         pixels_each(std::max<std::uint32_t>(1, block_threads / channels)),
         elements(o.pixels * o.channels),
-        radius(o.radius),
-        bias(o.bias),
-        alpha(o.alpha),
-        beta(o.beta) {
+        radius(o.how.radius),
+        bias(o.how.bias),
+        alpha(o.how.alpha),
+        beta(o.how.beta) {
     expects(o.channels <= 3072, "lrn: at most 3072 channels");
   }
   Grid launch(int arrays) const {

@@ -2,6 +2,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "compute/cuda/kernels/device/activation.hpp"
 #include "compute/cuda/kernels/device/batch_norm_work.hpp"
 #include "compute/cuda/kernels/device/pool_work.hpp"
 
@@ -320,15 +321,11 @@ struct MaxPoolReduceTerm {
     }
   };
   constexpr Column column(std::uint32_t first) const {
-    return {Pool(geometry, o, first),
-            static_cast<const T*>(norm.skip),
-            static_cast<const T*>(norm.x),
-            static_cast<const T*>(norm.y),
-            static_cast<T*>(norm.g),
-            load_or<w>(norm.scale, first, 1),
-            load_or<w>(norm.bias, first, 0),
-            load_or<w>(norm.mean, first, 0),
-            norm.relu};
+    return {Pool(geometry, o, first),        static_cast<const T*>(norm.skip),
+            static_cast<const T*>(norm.x),   static_cast<const T*>(norm.y),
+            static_cast<T*>(norm.g),         load_or<w>(norm.scale, first, 1),
+            load_or<w>(norm.bias, first, 0), load_or<w>(norm.mean, first, 0),
+            norm.then == Activation::relu};
   }
 };
 

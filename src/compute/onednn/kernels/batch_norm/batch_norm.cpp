@@ -23,7 +23,7 @@ class Forward {
         count_(planner.keep(Kept::count, name_of_norm(step), 1)),
         ranks_(planner.scratch((2 * geometry_.channels + 1) * sizeof(float))),
         pixel_moments_(pick<PixelMoments, T>(planner.isa())),
-        apply_(pick<Apply, T>(planner.isa())) {}
+        apply_(pick_apply<T>(step.then, planner.isa())) {}
 
   void operator()(const Frame& frame) const {
     const Tensor& x = geometry_.x;
@@ -40,7 +40,7 @@ class Forward {
     });
     geometry_.for_each_piece(frame, [&](const Piece& piece) {
       apply_(piece.of<T>(x), piece.of<T>(residual_), piece.of<T>(y_), moments_, piece.extent,
-             step_.relu);
+             step_.then);
     });
   }
 
@@ -78,7 +78,7 @@ class Forward {
   float* count_;
   Scratch ranks_;
   decltype(pick<PixelMoments, T>(Isa{})) pixel_moments_;
-  decltype(pick<Apply, T>(Isa{})) apply_;
+  decltype(pick_apply<T>({}, Isa{})) apply_;
 };
 
 template <class T>
@@ -88,14 +88,14 @@ class Backward {
       : geometry_(planner.tensor(step.x), planner),
         moments_(geometry_.x, planner.kept(Kept::moments, name_of_norm(step))),
         upstream_{geometry_.x, tensor_or_none(step.y, planner), planner.tensor(step.dy),
-                  tensor_or_none(step.dy2, planner), step.relu},
+                  tensor_or_none(step.dy2, planner), step.then},
         dx_(planner.tensor(step.dx)),
         dresidual_(tensor_or_none(step.dresidual, planner)),
         gradient_{moments_, planner.gradients(step.gamma), planner.gradients(step.beta)},
         ranks_count_(step.all_ranks ? planner.kept(Kept::count, name_of_norm(step)) : nullptr),
         averages_(planner.scratch(2 * moments_.channels * sizeof(float))),
-        pixel_sums_(pick<PixelSums, T>(planner.isa())),
-        input_gradient_(pick<InputGradient, T>(planner.isa())) {}
+        pixel_sums_(pick_pixel_sums<T>(step.then, planner.isa())),
+        input_gradient_(pick_input_gradient<T>(step.then, planner.isa())) {}
 
   void operator()(const Frame& frame) const {
     float *mean_g = averages_.in(frame), *slope = mean_g + moments_.channels;
@@ -108,7 +108,8 @@ class Backward {
     if (ranks_count_) average_over_ranks(frame, mean_g);
     // Where g was written, it is read back: one tensor instead of up to three.
     const UpstreamTensors u =
-        dresidual_.data ? UpstreamTensors{upstream_.x, {}, dresidual_, {}, false} : upstream_;
+        dresidual_.data ? UpstreamTensors{upstream_.x, {}, dresidual_, {}, Activation::none}
+                        : upstream_;
     geometry_.for_each_piece(frame, [&](const Piece& piece) {
       input_gradient_(u.of(piece), piece.of<T>(dx_), moments_, piece.extent, mean_g, slope);
     });
@@ -118,9 +119,9 @@ class Backward {
   // Upstream, of all pieces.
   struct UpstreamTensors {
     Tensor x, y, dy, dy2;
-    bool masked;
+    Activation then;
     Upstream<T> of(const Piece& piece) const {
-      return {piece.of<T>(x), piece.of<T>(y), piece.of<T>(dy), piece.of<T>(dy2), masked};
+      return {piece.of<T>(x), piece.of<T>(y), piece.of<T>(dy), piece.of<T>(dy2), then};
     }
   };
 
@@ -147,16 +148,17 @@ class Backward {
   ChannelGradient gradient_;
   const float* ranks_count_;  // pixels of all ranks; null: this rank's batch is all there is
   Scratch averages_;
-  decltype(pick<PixelSums, T>(Isa{})) pixel_sums_;
-  decltype(pick<InputGradient, T>(Isa{})) input_gradient_;
+  decltype(pick_pixel_sums<T>({}, Isa{})) pixel_sums_;
+  decltype(pick_input_gradient<T>({}, Isa{})) input_gradient_;
 };
 
 }  // namespace
 
 template <>
 Action plan(const BatchNormForward& step, Planner& planner) {
-  return with_type(planner.tensor(step.x).element,
-                   [&]<class T>(T) -> Action { return Forward<T>(step, planner); });
+  return with_type(planner.tensor(step.x).element, [&]<class T>(T) -> Action {
+    return padding_zeroed(step.then, step.y, Forward<T>(step, planner), planner);
+  });
 }
 
 template <>

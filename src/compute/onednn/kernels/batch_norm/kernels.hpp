@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "compute/onednn/isa.hpp"
+#include "compute/onednn/kernels/activation.hpp"
 #include "compute/onednn/tensor.hpp"
 
 namespace ringtrain::compute::onednn {
@@ -132,97 +133,123 @@ struct PixelMoments<B, Bf16> {
   }
 };
 
-template <int B, class T>
-struct Apply {
-  [[gnu::always_inline]] static inline void run(Pixels<T> x, Pixels<T> residual, Pixels<T> y,
-                                                const Moments& m, const Extent& e, bool rectify) {
-    for (std::size_t first = 0; first < e.pixels; first += e.tile) {
-      const std::size_t end = std::min(first + e.tile, e.pixels);
-      for (std::size_t c = 0; c < e.blocks * B; c += B) {
-        const Lines<B> line(m, e.first_channel + c);
-        for (std::size_t p = first; p < end; ++p) {
-          Vec<B> v = (load<B>(x.at(p) + c) - line.mean) * line.scale + line.shift;
-          if (residual) v += load<B>(residual.at(p) + c);
-          store<B>(y.at(p) + c, rectify ? relu<B>(v) : v, y.past_caches);
-        }
-      }
-    }
-  }
-};
-
 // What the backward kernels read.
 template <class T>
 struct Upstream {
   Pixels<T> x, y, dy, dy2;
-  bool masked;
+  Activation then;
 };
 
-// The gradient of what the forward step added up: dy + dy2, zero where ReLU was.
-template <int B, class T>
+// The gradient of what the forward step added up: dy + dy2, times the activation's slope.
+template <int B, Knows knows, class T>
 [[gnu::always_inline]] inline Vec<B> upstream(const Upstream<T>& u, std::size_t p, std::size_t c,
                                               Vec<B> distance, const Lines<B>& line) {
   Vec<B> g = load<B>(u.dy.at(p) + c);
   if (u.dy2) g += load<B>(u.dy2.at(p) + c);
-  if (!u.masked) return g;
-  const Vec<B> y = u.y ? load<B>(u.y.at(p) + c) : distance * line.scale + line.shift;
-  return y > 0 ? g : Vec<B>{};
+  if (u.then == Activation::none) return g;
+  if (u.y) return gradient_of<B, knows>(u.then, load<B>(u.y.at(p) + c), g);
+  const Vec<B> before = distance * line.scale + line.shift;
+  if (knows == Knows::relu || !facts_of(u.then).slope_of_output)
+    return gradient_of<B, knows>(u.then, before, g);
+  return gradient_of<B, knows>(u.then, value_of<B, knows>(u.then, before), g);
 }
 
-// Sums of g and of g * (x - mean); writes g where it is asked for.
-template <int B, class T>
-struct PixelSums {
-  [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dresidual,
-                                                const Moments& m, const Extent& e, double* result) {
-    std::fill_n(result, 2 * B * e.blocks, 0.0);
-    for (std::size_t first = 0; first < e.pixels; first += chunk_pixels) {
-      const std::size_t end = std::min(first + chunk_pixels, e.pixels);
-      std::fill_n(e.work, 2 * B * e.blocks, 0.f);
-      for (std::size_t tile = first; tile < end; tile += e.tile)
-        add_tile(u, dresidual, m, tile, std::min(tile + e.tile, end), e);
-      for (std::size_t i = 0; i < 2 * B * e.blocks; ++i) result[i] += e.work[i];
-    }
-  }
-
- private:
-  [[gnu::always_inline]] static inline void add_tile(const Upstream<T>& u, Pixels<T> dresidual,
-                                                     const Moments& m, std::size_t first,
-                                                     std::size_t end, const Extent& e) {
-    for (std::size_t c = 0; c < e.blocks * B; c += B) {
-      const Lines<B> line(m, e.first_channel + c);
-      Vec<B> sum = load<B>(e.work + 2 * c), dot = load<B>(e.work + 2 * c + B);
-      for (std::size_t p = first; p < end; ++p) {
-        const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
-        const Vec<B> g = upstream<B>(u, p, c, distance, line);
-        if (dresidual) store<B>(dresidual.at(p) + c, g, dresidual.past_caches);
-        sum += g;
-        dot += g * distance;
-      }
-      store<B>(e.work + 2 * c, sum);
-      store<B>(e.work + 2 * c + B, dot);
-    }
-  }
-};
-
-// dx = scale * (g - mean of g - (x - mean) * slope)
-template <int B, class T>
-struct InputGradient {
-  [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dx,
-                                                const Moments& m, const Extent& e,
-                                                const float* mean_g, const float* slope) {
-    for (std::size_t first = 0; first < e.pixels; first += e.tile) {
-      const std::size_t end = std::min(first + e.tile, e.pixels);
-      for (std::size_t c = 0; c < e.blocks * B; c += B) {
-        const Lines<B> line(m, e.first_channel + c);
-        const Vec<B> level = load<B>(mean_g + e.first_channel + c),
-                     tilt = load<B>(slope + e.first_channel + c);
-        for (std::size_t p = first; p < end; ++p) {
-          const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
-          const Vec<B> g = upstream<B>(u, p, c, distance, line);
-          store<B>(dx.at(p) + c, (g - level - distance * tilt) * line.scale, dx.past_caches);
+// Those that apply an activation, or its slope.
+template <Knows knows>
+struct NormKernels {
+  template <int B, class T>
+  struct Apply {
+    [[gnu::always_inline]] static inline void run(Pixels<T> x, Pixels<T> residual, Pixels<T> y,
+                                                  const Moments& m, const Extent& e,
+                                                  Activation then) {
+      for (std::size_t first = 0; first < e.pixels; first += e.tile) {
+        const std::size_t end = std::min(first + e.tile, e.pixels);
+        for (std::size_t c = 0; c < e.blocks * B; c += B) {
+          const Lines<B> line(m, e.first_channel + c);
+          for (std::size_t p = first; p < end; ++p) {
+            Vec<B> v = (load<B>(x.at(p) + c) - line.mean) * line.scale + line.shift;
+            if (residual) v += load<B>(residual.at(p) + c);
+            store<B>(y.at(p) + c, value_of<B, knows>(then, v), y.past_caches);
+          }
         }
       }
     }
-  }
+  };
+
+  // Sums of g and of g * (x - mean); writes g where it is asked for.
+  template <int B, class T>
+  struct PixelSums {
+    [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dresidual,
+                                                  const Moments& m, const Extent& e,
+                                                  double* result) {
+      std::fill_n(result, 2 * B * e.blocks, 0.0);
+      for (std::size_t first = 0; first < e.pixels; first += chunk_pixels) {
+        const std::size_t end = std::min(first + chunk_pixels, e.pixels);
+        std::fill_n(e.work, 2 * B * e.blocks, 0.f);
+        for (std::size_t tile = first; tile < end; tile += e.tile)
+          add_tile(u, dresidual, m, tile, std::min(tile + e.tile, end), e);
+        for (std::size_t i = 0; i < 2 * B * e.blocks; ++i) result[i] += e.work[i];
+      }
+    }
+
+   private:
+    [[gnu::always_inline]] static inline void add_tile(const Upstream<T>& u, Pixels<T> dresidual,
+                                                       const Moments& m, std::size_t first,
+                                                       std::size_t end, const Extent& e) {
+      for (std::size_t c = 0; c < e.blocks * B; c += B) {
+        const Lines<B> line(m, e.first_channel + c);
+        Vec<B> sum = load<B>(e.work + 2 * c), dot = load<B>(e.work + 2 * c + B);
+        for (std::size_t p = first; p < end; ++p) {
+          const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
+          const Vec<B> g = upstream<B, knows>(u, p, c, distance, line);
+          if (dresidual) store<B>(dresidual.at(p) + c, g, dresidual.past_caches);
+          sum += g;
+          dot += g * distance;
+        }
+        store<B>(e.work + 2 * c, sum);
+        store<B>(e.work + 2 * c + B, dot);
+      }
+    }
+  };
+
+  // dx = scale * (g - mean of g - (x - mean) * slope)
+  template <int B, class T>
+  struct InputGradient {
+    [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dx,
+                                                  const Moments& m, const Extent& e,
+                                                  const float* mean_g, const float* slope) {
+      for (std::size_t first = 0; first < e.pixels; first += e.tile) {
+        const std::size_t end = std::min(first + e.tile, e.pixels);
+        for (std::size_t c = 0; c < e.blocks * B; c += B) {
+          const Lines<B> line(m, e.first_channel + c);
+          const Vec<B> level = load<B>(mean_g + e.first_channel + c),
+                       tilt = load<B>(slope + e.first_channel + c);
+          for (std::size_t p = first; p < end; ++p) {
+            const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
+            const Vec<B> g = upstream<B, knows>(u, p, c, distance, line);
+            store<B>(dx.at(p) + c, (g - level - distance * tilt) * line.scale, dx.past_caches);
+          }
+        }
+      }
+    }
+  };
 };
+
+/// The variant of a kernel that `then` needs.
+template <class T>
+auto pick_apply(Activation then, Isa isa) {
+  return is_relu_or_none(then) ? pick<NormKernels<Knows::relu>::Apply, T>(isa)
+                               : pick<NormKernels<Knows::all>::Apply, T>(isa);
+}
+template <class T>
+auto pick_pixel_sums(Activation then, Isa isa) {
+  return is_relu_or_none(then) ? pick<NormKernels<Knows::relu>::PixelSums, T>(isa)
+                               : pick<NormKernels<Knows::all>::PixelSums, T>(isa);
+}
+template <class T>
+auto pick_input_gradient(Activation then, Isa isa) {
+  return is_relu_or_none(then) ? pick<NormKernels<Knows::relu>::InputGradient, T>(isa)
+                               : pick<NormKernels<Knows::all>::InputGradient, T>(isa);
+}
 
 }  // namespace ringtrain::compute::onednn

@@ -47,10 +47,11 @@ Action plan_apply(const BatchNormApply& step, Planner& planner) {
   const Geometry geometry(planner.tensor(step.x), planner);
   return [geometry, moments = named_moments(step.how.scale, geometry.x, planner),
           residual = tensor_or_none(step.how.residual, planner), y = planner.tensor(step.y),
-          relu = step.how.relu, apply = pick<Apply, T>(planner.isa())](const Frame& frame) {
+          then = step.how.then,
+          apply = pick_apply<T>(step.how.then, planner.isa())](const Frame& frame) {
     geometry.for_each_piece(frame, [&](const Piece& piece) {
       apply(piece.of<T>(geometry.x), piece.of<T>(residual), piece.of<T>(y), moments, piece.extent,
-            relu);
+            then);
     });
   };
 }
@@ -60,11 +61,11 @@ Action plan_reduce(const BatchNormBackwardReduce& step, Planner& planner) {
   const Geometry geometry(planner.tensor(step.how.x), planner);
   return [geometry, sums = GradientSums(step.how, planner), dy = planner.tensor(step.dy),
           y = tensor_or_none(step.how.y, planner), skip = tensor_or_none(step.how.skip, planner),
-          g = tensor_or_none(step.how.g, planner), relu = step.how.relu,
-          pixel_sums = pick<PixelSums, T>(planner.isa())](const Frame& frame) {
+          g = tensor_or_none(step.how.g, planner), then = step.how.then,
+          pixel_sums = pick_pixel_sums<T>(step.how.then, planner.isa())](const Frame& frame) {
     geometry.for_each_piece(frame, [&](const Piece& piece) {
       pixel_sums(
-          {piece.of<T>(geometry.x), piece.of<T>(y), piece.of<T>(dy), piece.of<T>(skip), relu},
+          {piece.of<T>(geometry.x), piece.of<T>(y), piece.of<T>(dy), piece.of<T>(skip), then},
           piece.of<T>(g), sums.moments(), piece.extent, piece.sums);
     });
     sums.take(geometry.threads, [&](std::size_t c) {
@@ -83,10 +84,11 @@ Action plan_gradient(const BatchNormBackwardApply& step, Planner& planner) {
   const Geometry geometry(planner.tensor(step.x), planner);
   return [geometry, named = NamedGradient(step.g_scale, geometry.x, planner),
           g = planner.tensor(step.g), dx = planner.tensor(step.dx),
-          input_gradient = pick<InputGradient, T>(planner.isa())](const Frame& frame) {
+          input_gradient =
+              pick_input_gradient<T>(Activation::none, planner.isa())](const Frame& frame) {
     geometry.for_each_piece(frame, [&](const Piece& piece) {
-      input_gradient({piece.of<T>(geometry.x), {}, piece.of<T>(g), {}, false}, piece.of<T>(dx),
-                     named.moments, piece.extent, named.mean_g, named.slope);
+      input_gradient({piece.of<T>(geometry.x), {}, piece.of<T>(g), {}, Activation::none},
+                     piece.of<T>(dx), named.moments, piece.extent, named.mean_g, named.slope);
     });
   };
 }

@@ -13,7 +13,7 @@ namespace ringtrain::compute {
 
 /// An elementwise function. A new one is a word here, a row in `activation_facts`, and its formulas
 /// in the three backends.
-enum class Activation : std::uint8_t { none, relu };
+enum class Activation : std::uint8_t { none, relu, silu };
 
 struct ActivationFacts {
   std::string_view name;  ///< PyTorch's, and the word of model files
@@ -22,7 +22,9 @@ struct ActivationFacts {
   bool keeps_zero = true;  ///< f(0) = 0
 };
 /// By Activation.
-inline constexpr ActivationFacts activation_facts[] = {{"none", true}, {"relu", true}};
+inline constexpr ActivationFacts activation_facts[] = {
+    {"none", true}, {"relu", true}, {"silu", false},  // also called swish (Elfwing et al. 2017)
+};
 
 constexpr const ActivationFacts& facts_of(Activation f) {
   return activation_facts[static_cast<std::size_t>(f)];

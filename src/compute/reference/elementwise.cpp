@@ -1,9 +1,16 @@
 #include <algorithm>
+#include <cmath>
 
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/philox.hpp"
 
 namespace ringtrain::compute::reference {
+
+namespace {
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+}  // namespace
 
 double value_of(Activation f, double x) {
   switch (f) {
@@ -11,6 +18,8 @@ double value_of(Activation f, double x) {
       return x;
     case Activation::relu:
       return std::max(x, 0.0);
+    case Activation::silu:
+      return x * logistic(x);
   }
   return x;
 }
@@ -21,6 +30,8 @@ double slope_of(Activation f, double saved) {
       return 1;
     case Activation::relu:
       return saved > 0;
+    case Activation::silu:
+      return logistic(saved) * (1 + saved * (1 - logistic(saved)));
   }
   return 1;
 }

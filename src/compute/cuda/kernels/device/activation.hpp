@@ -19,6 +19,11 @@ void with_activations(Activation f, Use use) {
     use(std::true_type());
 }
 
+template <class Number>
+constexpr Number logistic(Number x) {
+  return 1 / (1 + std::exp(-x));
+}
+
 /// f(x). A template, as is all that calls functions which are not constexpr.
 template <bool all = true, class Number>
 constexpr Number value_of(Activation f, Number x) {
@@ -28,6 +33,8 @@ constexpr Number value_of(Activation f, Number x) {
       return x;
     case Activation::relu:
       return rectify(x);
+    case Activation::silu:
+      return x * logistic(x);
   }
   return x;
 }
@@ -41,6 +48,8 @@ constexpr Number gradient_of(Activation f, Number saved, Number dy) {
     case Activation::none:
     case Activation::relu:
       return saved > 0 ? dy : 0;
+    case Activation::silu:
+      return dy * logistic(saved) * (1 + saved * (1 - logistic(saved)));
   }
   return dy;
 }

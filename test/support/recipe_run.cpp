@@ -27,7 +27,7 @@ model::Graph graph_of(const train::RunPlan& plan, int extent) {
   model::Graph graph = plan.model.graph;
   if (extent != plan.model.input.height) graph = Shrunk(std::move(graph), extent, 1).graph();
   for (model::Node& node : graph.nodes)
-    if (auto* dropout = std::get_if<model::DropoutLayer>(&node.operation)) dropout->keep = 1;
+    if (auto* dropout = std::get_if<model::DropoutLayer>(&node.operation)) dropout->how.keep = 1;
   return graph;
 }
 

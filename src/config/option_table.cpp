@@ -185,7 +185,7 @@ void add_communication(Table& t, Request& r) {
       {"compress", "none|powersgd:RANK|topk:RATIO", "gradients between hosts, with error feedback"},
       compression_value());
   t.add(o.tune,
-        {"tuning", "auto|all|off|report|PLAN",
+        {"tuning", "auto|all|off|PLAN",
          "how sums travel between hosts; all: also in 16 bits or compressed, where that is faster; "
          "PLAN: blocks=KIB,sums=N,start=late"},
         tune_value());

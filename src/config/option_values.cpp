@@ -137,15 +137,13 @@ Codec<Tune> tune_value() {
     } else if (text == "start=early" || text == "start=late") {
       plan.late = value == "late";
     } else {
-      throw BadValue(
-          "must be auto, all, off, report, or some of blocks=KIB,sums=N,start=early|late");
+      throw BadValue("must be auto, all, off, or some of blocks=KIB,sums=N,start=early|late");
     }
   };
   const auto read = [read_part](const std::string& text) -> Tune {
     if (text == "auto") return {};
     if (text == "all") return {.mode = Tune::Mode::all};
     if (text == "off") return {.mode = Tune::Mode::off};
-    if (text == "report") return {.mode = Tune::Mode::report};
     Tune tune{.mode = Tune::Mode::given};
     for (std::size_t from = 0; from <= text.size();) {
       const std::size_t comma = std::min(text.find(',', from), text.size());
@@ -158,7 +156,6 @@ Codec<Tune> tune_value() {
     if (tune.mode == Tune::Mode::automatic) return "auto";
     if (tune.mode == Tune::Mode::all) return "all";
     if (tune.mode == Tune::Mode::off) return "off";
-    if (tune.mode == Tune::Mode::report) return "report";
     const allreduce::SumPlan& plan = tune.plan;
     const std::string blocks = plan.ring == allreduce::RingTuning()
                                    ? ""

@@ -152,8 +152,6 @@ class WatchedEngine final : public train::TrainingEngine {
   std::vector<std::uint64_t> bucket_bounds() override { return engine_->bucket_bounds(); }
   void sum(const Range& bucket) override { engine_->sum(bucket); }
   const allreduce::RingChoice* ring() const override { return engine_->ring(); }
-  std::vector<allreduce::SumPlan> sum_plans() const override { return engine_->sum_plans(); }
-  void set_sum_plan(const allreduce::SumPlan& plan) override { engine_->set_sum_plan(plan); }
   bool sums_overlap() override { return engine_->sums_overlap(); }
   std::vector<double> bucket_leads(double backward_s) override {
     return engine_->bucket_leads(backward_s);

@@ -47,10 +47,9 @@ struct Resume {
 /// Who says how sums travel between hosts.
 struct Tune {
   enum class Mode {
-    automatic,  ///< what the links and the first steps show to be fastest
+    automatic,  ///< what the links show to be fastest
     all,        ///< also in which format, which changes gradients by a little
     off,        ///< nobody: the default plan
-    report,     ///< as off, but what automatic would have chosen is measured and told
     given,      ///< the user: `plan`
   };
   Mode mode = Mode::automatic;

@@ -48,7 +48,6 @@ class RingCommunicator final : public Communicator {
   void broadcast(View values, int root) override;
   void start_allreduce(View values, const SumOptions& options) override;
   void finish() override;
-  void tune(const RingTuning& ring, int at_once) override;
   CompressionState* compression_state() override;
   void abort() noexcept override;
 
@@ -93,7 +92,6 @@ class RingCommunicator final : public Communicator {
   OwnMemory own_;
   std::vector<PendingSum> pending_;             // without a thread: started, not yet summed
   std::size_t started_ = 0;                     // since finish()
-  std::size_t in_turn_ = 1;                     // tracks that take sums
   std::vector<std::unique_ptr<Track>> tracks_;  // last: their threads use the others
 };
 
@@ -131,14 +129,6 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       track.thread.emplace(
           [this, on = &track](const PendingSum& next) { sum(*on, std::span(&next, 1)); });
   }
-  in_turn_ = tracks_.size();
-}
-
-void RingCommunicator::tune(const RingTuning& ring, int at_once) {
-  expects(started_ == 0, "RingCommunicator: tune() between sums");
-  in_turn_ = std::clamp<std::size_t>(at_once, 1, tracks_.size());
-  for (const auto& track : tracks_)
-    if (track->between_hosts) track->between_hosts->ring.tune(ring);
 }
 
 // Of the ranks at this one's place on all hosts; null where there is none.
@@ -222,7 +212,9 @@ PendingSum RingCommunicator::pending_sum(Track& track, View values, const SumOpt
 }
 
 // In turn, and so the same ones on all ranks.
-RingCommunicator::Track& RingCommunicator::next_track() { return *tracks_[started_ % in_turn_]; }
+RingCommunicator::Track& RingCommunicator::next_track() {
+  return *tracks_[started_ % tracks_.size()];
+}
 
 void RingCommunicator::finish() {
   wait_for_sums();

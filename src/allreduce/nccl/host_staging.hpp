@@ -43,7 +43,6 @@ class HostStaging final : public StagedSums {
   void start_allreduce(View values, const SumOptions& options) override;
   void finish() override;
   void check() override { gpus_.check(); }
-  void tune(const RingTuning& ring, int at_once) override { cpus_.tune(ring, at_once); }
   CompressionState* compression_state() override { return state_ ? &*state_ : nullptr; }
   void abort() noexcept override;
   bool finite() const override { return finite_; }

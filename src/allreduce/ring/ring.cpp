@@ -47,17 +47,11 @@ Range part_of(std::size_t count, std::size_t k, std::size_t n) {
 
 Ring::Ring(RingLink& link, RingTuning tuning) : link_(link), tuning_(tuning) {
   expects(tuning.window >= 1, "Ring: a window of at least one receive");
-  tune(tuning);
+  expects(tuning.smallest_segment >= 1 && tuning.smallest_segment <= tuning.largest_segment,
+          "Ring: 1 <= smallest segment <= largest segment");
 }
 
 Ring::~Ring() = default;
-
-void Ring::tune(RingTuning tuning) {
-  expects(tuning.smallest_segment >= 1 && tuning.smallest_segment <= tuning.largest_segment,
-          "Ring: 1 <= smallest segment <= largest segment");
-  tuning.window = tuning_.window;
-  tuning_ = tuning;
-}
 
 // A part goes on to the right until it has been everywhere: it is complete on its left neighbour.
 Range Ring::own_part(std::size_t count, int rank, int ranks) {

@@ -8,6 +8,7 @@ namespace {
 
 constexpr double worth_it = 0.95;  // of the default's time
 constexpr double busy = 0.95;
+constexpr double long_hop_s = 1e-3;  // on shorter ones the threads of sums cost computing more
 
 // Noise must not look like a reason.
 const RingTrial& best_of(const std::vector<RingTrial>& trials) {
@@ -33,30 +34,11 @@ RingChoice choose_ring(const RingTable& measured, double bucket_bytes) {
   const RingTrial& best = best_of(measured.trials);
   choice.plan.ring = best.tuning;
   choice.seconds = best.seconds;
+  if (measured.hop_s < long_hop_s) return choice;
   const double carried_s = measured.carried_s(bucket_bytes);
   const double waiting_s = std::max(0.0, best.seconds - measured.carried_s(measured.bytes));
   choice.plan.at_once = enough_at_once(waiting_s + carried_s, carried_s);
   return choice;
-}
-
-std::vector<SumPlan> alternatives(const RingChoice& choice, bool overlap, bool several) {
-  const SumPlan& first = choice.plan;
-  std::vector<SumPlan> plans{first};
-  const auto add = [&](SumPlan plan) {
-    if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
-  };
-  if (overlap) add({first.ring, first.at_once, true});
-  if (several) {
-    add({first.ring, std::max(1, first.at_once / 2), false});
-    add({first.ring, std::min(2 * first.at_once, most_sums_at_once), false});
-  }
-  const RingTrial* second = nullptr;
-  for (const RingTrial& trial : choice.measured.trials)
-    if (trial.tuning != first.ring && (second == nullptr || trial.seconds < second->seconds))
-      second = &trial;
-  if (second != nullptr) add({second->tuning, first.at_once, false});
-  add({});
-  return plans;
 }
 
 }  // namespace ringtrain::allreduce

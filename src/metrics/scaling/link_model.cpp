@@ -106,13 +106,6 @@ StepParts StepParts::with_growing(double seconds) const {
 
 StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1, times); }
 
-double slowed_by_sums(const StepParts& step, const LinkModel& link, double computes_s) {
-  const Forecast f = forecast(step, link);
-  const double hidden_s = f.sums_s - f.exposed_s;
-  const double more_s = computes_s - step.images_s - step.batch_s - step.update_s;
-  return hidden_s > 0 && more_s > 0 ? std::min(1.0, more_s / hidden_s) : 0;
-}
-
 Forecast forecast(const StepParts& step, const LinkModel& link) {
   Forecast f;
   const std::vector<double> together(step.buckets.size());  // at the end of backward
@@ -121,8 +114,7 @@ Forecast forecast(const StepParts& step, const LinkModel& link) {
     starts[b] = -step.buckets[b].lead_s;
   f.sums_s = end_of_sums(step.buckets, together, link);
   f.exposed_s = std::max(0.0, end_of_sums(step.buckets, starts, link));
-  const double hidden_s = std::max(0.0, f.sums_s - f.exposed_s);
-  f.compute_s = step.images_s + step.batch_s + step.update_s + step.beside * hidden_s;
+  f.compute_s = step.images_s + step.batch_s + step.update_s;
   return f;
 }
 

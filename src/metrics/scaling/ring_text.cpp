@@ -7,18 +7,6 @@
 namespace ringtrain::metrics {
 namespace {
 
-std::string table(const allreduce::RingChoice& choice) {
-  const allreduce::RingTable& m = choice.measured;
-  std::string text = fmt::format("  sums of {:.0f} KiB over {} hosts\n  {:>12} {:>10} {:>10}",
-                                 m.bytes / 1024, m.hosts, "blocks, KiB", "ms", "MB/s");
-  for (const allreduce::RingTrial& trial : m.trials)
-    text += fmt::format("\n  {:>12} {:>10.2f} {:>10.1f}", blocks_text(trial.tuning),
-                        1e3 * trial.seconds, 1e-6 * m.bytes / trial.seconds);
-  return text;
-}
-
-}  // namespace
-
 std::string blocks_text(const allreduce::RingTuning& tuning) {
   const auto kib = [](std::size_t floats) { return floats * sizeof(float) / 1024; };
   if (tuning.smallest_segment == tuning.largest_segment)
@@ -30,6 +18,18 @@ std::string text_of(const allreduce::SumPlan& plan) {
   return fmt::format("blocks of {} KiB, {} sum{} at once{}", blocks_text(plan.ring), plan.at_once,
                      plan.at_once == 1 ? "" : "s", plan.late ? ", after backward" : "");
 }
+
+std::string table(const allreduce::RingChoice& choice) {
+  const allreduce::RingTable& m = choice.measured;
+  std::string text = fmt::format("  sums of {:.0f} KiB over {} hosts\n  {:>12} {:>10} {:>10}",
+                                 m.bytes / 1024, m.hosts, "blocks, KiB", "ms", "MB/s");
+  for (const allreduce::RingTrial& trial : m.trials)
+    text += fmt::format("\n  {:>12} {:>10.2f} {:>10.1f}", blocks_text(trial.tuning),
+                        1e3 * trial.seconds, 1e-6 * m.bytes / trial.seconds);
+  return text;
+}
+
+}  // namespace
 
 std::vector<std::string> told(const allreduce::RingChoice& choice, const config::Tune& tune,
                               bool details) {
@@ -43,23 +43,6 @@ std::vector<std::string> told(const allreduce::RingChoice& choice, const config:
       1e-6 * m.bytes_a_second, 1e3 * m.hop_s, m.bytes / 1024, m.hosts, 1e3 * choice.seconds,
       text_of(choice.plan))};
   if (details) lines.push_back(table(choice));
-  return lines;
-}
-
-std::vector<std::string> told_trials(const std::vector<allreduce::TriedPlan>& tried,
-                                     std::size_t best, std::size_t steps, bool report) {
-  const double first_s = tried.front().step_s;
-  std::vector<std::string> lines{fmt::format(
-      "links: {} steps tried {} ways for their sums: {} {} ({:.1f} ms a step{})", steps,
-      tried.size(), text_of(tried[best].plan), best == 0 ? "stays" : "is faster",
-      1e3 * tried[best].step_s, best == 0 ? "" : fmt::format(", was {:.1f}", 1e3 * first_s))};
-  if (!report) return lines;
-  lines.front() += "; --tuning report changes nothing";
-  std::string rows = fmt::format("  {:>9} {:>9}  {}", "ms a step", "ratio", "way");
-  for (const allreduce::TriedPlan& way : tried)
-    rows += fmt::format("\n  {:>9.2f} {:>9.3f}  {}", 1e3 * way.step_s, way.step_s / first_s,
-                        text_of(way.plan));
-  lines.push_back(std::move(rows));
   return lines;
 }
 

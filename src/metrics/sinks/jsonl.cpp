@@ -56,21 +56,13 @@ Json named(const allreduce::RingChoice& ring) {
     trials.push_back({{"block_bytes", block(trial.tuning)},
                       {"adapts", trial.tuning.smallest_segment < trial.tuning.largest_segment},
                       {"seconds", nine_digits(trial.seconds)}});
-  const auto start = [](const allreduce::SumPlan& plan) { return plan.late ? "late" : "early"; };
-  Json tried = Json::array();
-  for (const allreduce::TriedPlan& way : ring.tried)
-    tried.push_back({{"block_bytes", block(way.plan.ring)},
-                     {"sums_at_once", way.plan.at_once},
-                     {"sums_start", start(way.plan)},
-                     {"seconds_per_batch", nine_digits(way.step_s)}});
   const allreduce::RingTable& m = ring.measured;
   return {{"hosts", m.hosts},
           {"hop_seconds", nine_digits(m.hop_s)},
           {"bytes_per_second", nine_digits(m.bytes_a_second)},
           {"block_bytes", block(ring.plan.ring)},
           {"sums_at_once", ring.plan.at_once},
-          {"sums_start", start(ring.plan)},
-          {"tried", tried},
+          {"sums_start", ring.plan.late ? "late" : "early"},
           {"trial_bytes", m.bytes},
           {"trials", trials}};
 }

@@ -59,12 +59,6 @@ class CpuEngine final : public TrainingEngine {
     progress_.enter(metrics::Phase::communication);
     return host_links_->measure();
   }
-  std::vector<allreduce::SumPlan> sum_plans() const override { return sum_plans_; }
-  void set_sum_plan(const allreduce::SumPlan& plan) override {
-    communicator_->tune(plan.ring, plan.at_once);
-    reducer_.start_late(plan.late);
-    ring_->plan = plan;
-  }
   std::optional<BatchSeconds> time_batches(int other) override;
   bool sums_overlap() override { return communicator_->overlaps(); }
   std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
@@ -152,9 +146,8 @@ class CpuEngine final : public TrainingEngine {
   const int ranks_here_;     // on this host
   const bool never_sleeps_;  // compute threads that wait for each other
   const std::string plans_, device_;
-  std::optional<allreduce::RingChoice> ring_;
-  std::optional<allreduce::HostLinks> host_links_;   // where there is a ring
-  const std::vector<allreduce::SumPlan> sum_plans_;  // to try; none: there is no choice
+  const std::optional<allreduce::RingChoice> ring_;
+  std::optional<allreduce::HostLinks> host_links_;  // where there is a ring
   const std::vector<std::string> notes_;
   HostMemory memory_;
   const std::unique_ptr<allreduce::Communicator> communicator_, alone_;
@@ -216,10 +209,8 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
       plans_(plans_of(plan, session, threads)),
       device_(fmt::format("{}, {} of its cores", host::cpu_name(), threads.threads)),
       ring_(ring_of(plan, session)),
-      sum_plans_(sum_plans_of(plan, session, ring_)),
       notes_(notes_of(plan, session, ring_)),
-      communicator_(
-          make_gradient_sums(plan, session, ring_, sum_plans_, !threads.active_wait, progress)),
+      communicator_(make_gradient_sums(plan, session, ring_, !threads.active_wait, progress)),
       alone_(allreduce::make_solo_communicator()),
       statistics_sums_(make_statistics_sums(plan, session,
                                             !threads.active_wait || session.hosts() > 1, progress)),
@@ -241,7 +232,7 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
                gradient_sums()),
       no_sums_(*alone_, sums_.all()) {
   if (ring_) {
-    set_sum_plan(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
+    reducer_.start_late(ring_->plan.late);
     host_links_.emplace(session);
   }
   const bool averaged = averaged_statistics_.view().size() > 0;

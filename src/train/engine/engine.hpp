@@ -47,10 +47,6 @@ class TrainingEngine {
   /// Bytes a second from each host to the next, the last to the first, where our ring joins them;
   /// else none. Takes some 0.5 s, at 10 Mbit/s 3 s. Between steps. Collective.
   virtual std::vector<double> measure_host_links() { return {}; }
-  /// How else they may, which steps can try: the plan in use first. None: there is no choice.
-  virtual std::vector<allreduce::SumPlan> sum_plans() const { return {}; }
-  /// The plan in use from the next step on. Between steps, the same on all ranks.
-  virtual void set_sum_plan(const allreduce::SumPlan& /*plan*/) {}
   /// Whether sums run while backward does.
   virtual bool sums_overlap() = 0;
   /// What a batch takes, forward and backward without sums: the median of some runs.

@@ -31,8 +31,7 @@ class SpeedHook final : public Hook {
   /// Times the links from `start` on. Gradients are overwritten: before the first step. Collective.
   void measure_links(const Position& start);
 
-  void before_step(const Position& position, host::StepRequest& request) override {
-    if (links_) links_->begin_step(position);
+  void before_step(const Position&, host::StepRequest& request) override {
     request.measure_links = !host_links_.empty() && parts_.log.take_links_suspected();
   }
   void step_done(const StepReport& report) override {

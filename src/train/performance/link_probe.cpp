@@ -40,7 +40,6 @@ LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine,
       session_(session),
       progress_(progress),
       output_(output),
-      begun_(start.step),
       start_(start.step),
       due_(start_ + least_steps),
       buckets_(in_order_of_sums(engine.bucket_bounds())),
@@ -50,17 +49,6 @@ LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine,
   if (const allreduce::RingChoice* const ring = engine.ring();
       ring && !ring->measured.trials.empty())
     link_.busy_s_per_byte = ring->measured.carried_s(1);
-  if (engine.sum_plans().size() > 1)
-    tuner_.emplace(engine, session, output, plan.options.tune.mode == config::Tune::Mode::report);
-}
-
-// The verdict is about steps as they will be.
-void LinkProbe::begin_step(const Position& position) {
-  if (!tuner_ || tuner_->begin_step()) return;
-  tried_ = tuner_->tried();
-  tuner_.reset();
-  start_ = position.step;
-  due_ = start_ + least_steps;
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
@@ -92,11 +80,6 @@ std::vector<metrics::TimedSum> LinkProbe::time_sums(monitor::Progress& progress)
 }
 
 void LinkProbe::see(const StepReport& report, double wall_s) {
-  if (tuner_) {
-    if (tuner_->tries_late())
-      alone_s_.push_back(wall_s - report.seconds[metrics::Phase::communication]);
-    return tuner_->see(wall_s);
-  }
   if (expected_ || seen_++ < warm_up) return;
   seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
@@ -109,9 +92,7 @@ void LinkProbe::see(const StepReport& report, double wall_s) {
     leads_s_[b].push_back(leads[b]);
 }
 
-bool LinkProbe::is_due(const Position& next) const {
-  return !tuner_ && !expected_ && next.step == due_;
-}
+bool LinkProbe::is_due(const Position& next) const { return !expected_ && next.step == due_; }
 
 void LinkProbe::judge(bool may_time) {
   if (!enough()) {
@@ -136,10 +117,7 @@ void LinkProbe::judge(bool may_time) {
     now.step = now.step.with_growing(*growing_s);
     verdict = metrics::judge(now);
   }
-  if (ring != nullptr) {
-    verdict.ring = *ring;
-    verdict.ring->tried = tried_;
-  }
+  if (ring != nullptr) verdict.ring = *ring;
   verdict.shares = shares;
   expected_ = verdict.step;
   for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
@@ -222,7 +200,7 @@ double LinkProbe::bytes_of(const Range& bucket) const {
 
 // As rank 0 has it.
 bool LinkProbe::enough() const {
-  double said = seen_s_ >= enough_s || due_ - begun_ >= most_steps ? 1 : 0;
+  double said = seen_s_ >= enough_s || due_ - start_ >= most_steps ? 1 : 0;
   session_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
   return said != 0;
 }
@@ -234,15 +212,9 @@ metrics::StepParts LinkProbe::parts() const {
   const bool late = engine_.ring() != nullptr && engine_.ring()->plan.late;
   metrics::StepParts step{.update_s = median_of(update_s_),
                           .overlaps = engine_.sums_overlap() && !late};
-  const double computes_s = median_of(slowest);
-  step.images_s = std::max(0.0, computes_s - step.update_s);
+  step.images_s = std::max(0.0, median_of(slowest) - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     step.buckets.push_back({bytes_of(buckets_[b]), median_of(leads_s_[b])});
-  if (alone_s_.empty()) return step;
-  std::vector<double> alone = alone_s_;
-  session_.maximum(alone);
-  step.images_s = std::clamp(median_of(alone) - step.update_s, 0.0, step.images_s);
-  step.beside = metrics::slowed_by_sums(step, link_, computes_s);
   return step;
 }
 

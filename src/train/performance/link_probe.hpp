@@ -5,14 +5,12 @@
 #include "ringtrain/metrics/reporter/reporter.hpp"
 #include "ringtrain/metrics/scaling/link_model.hpp"
 #include "train/engine/engine.hpp"
-#include "train/performance/sum_tuner.hpp"
 #include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
 
-/// Finds early in a run how sums between hosts travel fastest, then says what steps will take and
-/// what the links between the ranks cost: from sums that are timed before the first step and from
-/// what the first steps compute.
+/// Says early in a run what steps will take and what the links between the ranks cost: from sums
+/// that are timed before the first step and from what the first steps compute.
 class LinkProbe {
  public:
   /// Times sums of the step's own buckets, each up to three times, for about a second at most.
@@ -20,8 +18,6 @@ class LinkProbe {
   LinkProbe(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
             monitor::Progress& progress, metrics::Reporter& output, Position start);
 
-  /// Before a step, behind `position`: how its sums travel. Collective.
-  void begin_step(const Position& position);
   /// A step is over, `wall_s` after the one before.
   void see(const StepReport& report, double wall_s);
   /// Whether it is time for judge(), with `next` behind all steps that were begun. The same on all
@@ -61,19 +57,15 @@ class LinkProbe {
   const allreduce::MpiSession& session_;
   monitor::Progress& progress_;
   metrics::Reporter& output_;
-  const std::uint64_t begun_;         // the run
-  std::uint64_t start_;               // the steps behind it count
+  const std::uint64_t start_;         // the run's first step
   std::uint64_t due_;                 // the step to look at
   const std::vector<Range> buckets_;  // in the order of their sums
   metrics::LinkModel link_;
   int seen_ = 0;
   double seen_s_ = 0;                                   // of the steps that count
   std::vector<double> compute_s_, waits_s_, update_s_;  // of each measured step
-  std::vector<double> alone_s_;               // computing of steps whose sums came behind it
-  std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
+  std::vector<std::vector<double>> leads_s_;            // of each bucket, in each step
   std::optional<metrics::Forecast> expected_;
-  std::optional<SumTuner> tuner_;            // while it tries
-  std::vector<allreduce::TriedPlan> tried_;  // by it
 };
 
 }  // namespace ringtrain::train

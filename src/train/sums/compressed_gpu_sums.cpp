@@ -33,11 +33,10 @@ CompressedGpuSums::CompressedGpuSums(const RunPlan& plan, const allreduce::MpiSe
                                      monitor::Progress& progress)
     : ring_(ring_of(plan, session)),
       notes_(notes_of_sums(plan, session, ring_)),
-      cpus_(make_gradient_sums(plan, session, ring_, {}, true, progress, compressing_threads())),
+      cpus_(make_gradient_sums(plan, session, ring_, true, progress, compressing_threads())),
       staged_(allreduce::make_staged_sums(gpus, *cpus_, all, backend.stream())),
       kept_(KeptCompression::make(plan, *staged_, session)),
       host_links_(session) {
-  if (ring_) cpus_->tune(ring_->plan.ring, ring_->plan.at_once);
   std::array unpinned = {staged_->pinned() ? 0.0 : 1.0};
   session.maximum(unpinned);
   if (unpinned.front() > 0)

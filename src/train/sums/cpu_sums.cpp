@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/config/option_values.hpp"
@@ -22,13 +20,6 @@ bool sums_overlap(const RunPlan& plan, const allreduce::MpiSession& session) {
 // What compression leaves out, and an optimizer that replaces sums, take one at a time.
 bool several_sums(const RunPlan& plan, const allreduce::MpiSession& session) {
   return session.threads_share_mpi() && !plan.options.compress && !plan.shards_optimizer();
-}
-
-int most_at_once(const std::optional<allreduce::RingChoice>& ring,
-                 const std::vector<allreduce::SumPlan>& plans) {
-  int most = ring ? ring->plan.at_once : 1;
-  for (const allreduce::SumPlan& plan : plans) most = std::max(most, plan.at_once);
-  return most;
 }
 
 std::unique_ptr<allreduce::Communicator> communicator_of(const RunPlan& plan,
@@ -62,18 +53,6 @@ std::optional<allreduce::RingChoice> ring_of(const RunPlan& plan,
   return ring;
 }
 
-std::vector<allreduce::SumPlan> sum_plans_of(const RunPlan& plan,
-                                             const allreduce::MpiSession& session,
-                                             const std::optional<allreduce::RingChoice>& ring) {
-  if (!ring || !plan.options.tune.measures()) return {};
-  std::vector<allreduce::SumPlan> plans =
-      allreduce::alternatives(*ring, sums_overlap(plan, session), several_sums(plan, session));
-  std::erase(plans,
-             allreduce::SumPlan());  // the one to beat: where steps vary, luck makes none worse
-  plans.insert(plans.begin(), allreduce::SumPlan());
-  return plans;
-}
-
 std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::MpiSession& session,
                                        const std::optional<allreduce::RingChoice>& ring) {
   if (plan.options.shard_optimizer && !plan.shards_optimizer())
@@ -95,12 +74,14 @@ std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::Mpi
 
 std::unique_ptr<allreduce::Communicator> make_gradient_sums(
     const RunPlan& plan, const allreduce::MpiSession& session,
-    const std::optional<allreduce::RingChoice>& ring, const std::vector<allreduce::SumPlan>& plans,
-    bool crowded, monitor::Progress& progress, int threads) {
+    const std::optional<allreduce::RingChoice>& ring, bool crowded, monitor::Progress& progress,
+    int threads) {
+  const allreduce::SumPlan sums = ring ? ring->plan : allreduce::SumPlan();
   return communicator_of(
       plan, session,
-      {.overlap = sums_overlap(plan, session),
-       .at_once = most_at_once(ring, plans),
+      {.ring = sums.ring,
+       .overlap = sums_overlap(plan, session),
+       .at_once = sums.at_once,
        .crowded = crowded,
        .compressed = {plan.options.compress, gradient_matrices(plan.model.graph), threads}},
       progress);

@@ -17,23 +17,17 @@ namespace ringtrain::train {
 std::optional<allreduce::RingChoice> ring_of(const RunPlan& plan,
                                              const allreduce::MpiSession& session);
 
-/// Other ways that the first steps try, the one to beat first; empty where the plan leaves nothing
-/// to try.
-std::vector<allreduce::SumPlan> sum_plans_of(const RunPlan& plan,
-                                             const allreduce::MpiSession& session,
-                                             const std::optional<allreduce::RingChoice>& ring);
-
 /// What the user is told of the sums.
 std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::MpiSession& session,
                                        const std::optional<allreduce::RingChoice>& ring);
 
-/// What sums gradients over the ranks, in any of `plans`. `crowded`: as CommunicatorOptions has it;
+/// What sums gradients over the ranks, as `ring` says. `crowded`: as CommunicatorOptions has it;
 /// `threads`: as CompressedGradients has it. What is passed outlives it; its timeline shows the
 /// sums. Collective.
 std::unique_ptr<allreduce::Communicator> make_gradient_sums(
     const RunPlan& plan, const allreduce::MpiSession& session,
-    const std::optional<allreduce::RingChoice>& ring, const std::vector<allreduce::SumPlan>& plans,
-    bool crowded, monitor::Progress& progress, int threads = 1);
+    const std::optional<allreduce::RingChoice>& ring, bool crowded, monitor::Progress& progress,
+    int threads = 1);
 
 /// What sums the statistics of BatchNorms that span ranks; null where none do. Beside the
 /// gradients' sums, which may be under way on a thread of their own: small sums that forward and

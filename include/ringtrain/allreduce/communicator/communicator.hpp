@@ -117,10 +117,6 @@ class Communicator {
   /// Not collective. Thread: any, where sums are NCCL's. Never waits. Throws what went wrong in the
   /// background since the last call.
   virtual void check() {}
-  /// Collective, while no sums are in flight. From now on our ring between hosts cuts messages as
-  /// `ring` says, and at most `at_once` sums are in flight, of those that
-  /// CommunicatorOptions::at_once allows. Elsewhere nothing happens.
-  virtual void tune(const RingTuning& /*ring*/, int /*at_once*/) {}
   /// Not collective, while no sums are in flight. Null where this rank compresses nothing.
   virtual CompressionState* compression_state() { return nullptr; }
   /// Collective. Ends a job in which all is well, when no sum is in flight and none will be.
@@ -170,7 +166,7 @@ struct CommunicatorOptions {
   bool overlap = true;
   /// Sums that may be under way between hosts at a time, where they overlap with this thread: what
   /// one waits for on a slow network the others hide. Changes speed, never the result. One where
-  /// sums are compressed, or threads may not share MPI. tune() makes it less, never more.
+  /// sums are compressed, or threads may not share MPI.
   int at_once = 1;
   /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
   /// take part as if they were hosts: for tests and measurements.

@@ -53,8 +53,6 @@ class Ring {
   /// `blocks`: one of each rank, equally long, of which this rank's is there. Collective, with the
   /// same size on all ranks. Waits until all are.
   void gather(std::span<float> blocks);
-  /// For the sums from now on. Not while one is under way. The window stays what it was.
-  void tune(RingTuning tuning);
   int rank() const { return link_.rank(); }
   int size() const { return link_.size(); }
 
@@ -64,7 +62,7 @@ class Ring {
                    const ReduceHook* hook);
 
   RingLink& link_;
-  RingTuning tuning_;
+  const RingTuning tuning_;
   std::unique_ptr<RingLink> fp16_, bf16_;  // over link_, once there was need
   std::vector<float> inbox_;               // `window` segments that wait to be added
 };

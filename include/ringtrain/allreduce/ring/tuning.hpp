@@ -23,30 +23,19 @@ struct RingTable {
   double carried_s(double bytes_of_sum) const;
 };
 
-/// What steps took whose sums travelled so: their median.
-struct TriedPlan {
-  SumPlan plan = {};
-  double step_s = 0;
-};
-
 /// How sums are to travel, and what that follows from.
 struct RingChoice {
   SumPlan plan = {};
   double seconds = 0;  ///< of a sum of `measured.bytes`, alone
   RingTable measured = {};
-  std::vector<TriedPlan> tried = {};  ///< in steps; none where no step tried any
 };
 
-/// The most sums that choose_ring() and alternatives() have under way at a time.
+/// The most sums that choose_ring() has under way at a time.
 constexpr int most_sums_at_once = 16;
 
-/// The default tuning, unless a trial was more than a twentieth faster; and as many sums of
-/// `bucket_bytes` at once as keep the links busy for 95 % of the time, 16 at most.
+/// The default tuning, unless a trial was more than a twentieth faster. Where a hop takes 1 ms or
+/// more, as many sums of `bucket_bytes` at once as keep the links busy for 95 % of the time, 16 at
+/// most; else one.
 RingChoice choose_ring(const RingTable& measured, double bucket_bytes);
-
-/// What real steps may show to be faster than `choice.plan`, which comes first: sums that start
-/// late, where they can `overlap` with backward; half and twice as many at once, where `several`
-/// can be; the blocks that were second in the table; the default.
-std::vector<SumPlan> alternatives(const RingChoice& choice, bool overlap, bool several);
 
 }  // namespace ringtrain::allreduce

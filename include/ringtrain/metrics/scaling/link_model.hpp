@@ -43,9 +43,6 @@ struct StepParts {
   /// Computing that grows with the batches of the step only: weights are read and their gradients
   /// written. Part of neither of the two above.
   double batch_s = 0;
-  /// How much longer computing takes for each second of sums that run meanwhile: they want cores
-  /// and caches, too. Part of none of the above.
-  double beside = 0;
   std::vector<Bucket> buckets = {};  ///< in the order of their sums
   bool overlaps = true;              ///< whether sums run while backward does
 
@@ -67,10 +64,6 @@ struct Forecast {
   /// The share of the step in which the ranks compute; 1 for a step of no time.
   double efficiency() const { return step_s() > 0 ? compute_s / step_s() : 1; }
 };
-
-/// `step.beside` for a step that computes for `computes_s` with the sums beside it: what is more
-/// than the parts of `step` is theirs.
-double slowed_by_sums(const StepParts& step, const LinkModel& link, double computes_s);
 
 /// Sums start when their bucket is final and fewer than `at_once` are under way, of which the link
 /// carries one after the other; the step ends with the last. Without overlap all start when

@@ -12,14 +12,4 @@ namespace ringtrain::metrics {
 std::vector<std::string> told(const allreduce::RingChoice& choice, const config::Tune& tune,
                               bool details);
 
-/// For the user, line by line: which of `tried` was `best` in `steps` steps; `report`: that it was
-/// only measured, and a table.
-std::vector<std::string> told_trials(const std::vector<allreduce::TriedPlan>& tried,
-                                     std::size_t best, std::size_t steps, bool report);
-
-std::string text_of(const allreduce::SumPlan& plan);
-
-/// The blocks that a ring sends, in KiB: "31", or "8 to 31" where that depends on the sum.
-std::string blocks_text(const allreduce::RingTuning& tuning);
-
 }  // namespace ringtrain::metrics

@@ -122,33 +122,6 @@ TEST_CASE("link: the smallest batch and accumulation that reach the target") {
                                           Contains("--batch " + std::to_string(*verdict.batch)));
 }
 
-TEST_CASE("link: sums beside computing slow it down, those that are exposed do not") {
-  const StepParts alone = three_buckets().step;
-  const LinkModel link = three_buckets().link;
-  const Forecast before = forecast(alone, link);
-  const double hidden_s = before.sums_s - before.exposed_s;
-  REQUIRE(hidden_s > 0);
-  REQUIRE(before.exposed_s > 0);
-
-  StepParts step = alone;
-  step.beside = slowed_by_sums(alone, link, before.compute_s + 0.25 * hidden_s);
-
-  CHECK(step.beside == Approx(0.25));
-  CHECK(forecast(step, link).compute_s == Approx(before.compute_s + 0.25 * hidden_s));
-  CHECK(forecast(step, link).exposed_s == before.exposed_s);
-  // With more images more of the sums are hidden, all but the last bucket's.
-  const double last_s = link.seconds(1e6);
-  const Forecast larger = forecast(step.with_images(100), link);
-  CHECK(larger.exposed_s == Approx(last_s));
-  CHECK(larger.compute_s ==
-        Approx(100 * alone.images_s + alone.update_s + 0.25 * (larger.sums_s - last_s)));
-  CHECK(slowed_by_sums(alone, link, before.compute_s / 2) == 0);
-  CHECK(slowed_by_sums(alone, link, 1e6) == 1);
-  StepParts late = alone;
-  late.overlaps = false;
-  CHECK(slowed_by_sums(late, link, 1e6) == 0);
-}
-
 TEST_CASE("link: what each batch takes does not grow with its images, but with the batches") {
   const StepParts linear = three_buckets().step;
   const LinkModel link = three_buckets().link;
@@ -163,7 +136,6 @@ TEST_CASE("link: what each batch takes does not grow with its images, but with t
   CHECK(larger.buckets.front().lead_s == Approx(4 * step.buckets.front().lead_s));
   CHECK(forecast(step.with_batches(3), link).compute_s ==
         Approx(3 * (growing_s + batch_s) + step.update_s));
-  CHECK(slowed_by_sums(step, link, forecast(step, link).compute_s) == Approx(0).margin(1e-9));
   // Timed batches are not the steps: they may take longer, and never less than nothing.
   CHECK(linear.with_growing(2 * linear.images_s).images_s == linear.images_s);
   CHECK(linear.with_growing(-1).images_s == 0);

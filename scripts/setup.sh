@@ -16,17 +16,17 @@ here=unknown
 system=${RINGTRAIN_SYSTEM:-$here}
 
 # What systems name differently, as Debian 12 names it; then what they name alike.
-jpeg=libjpeg62-turbo-dev clang=16
+jpeg=libjpeg62-turbo-dev clang=16 chromium=chromium
 case $system in
   "debian 13") clang=19 ;;
-  "ubuntu 24.04") jpeg=libjpeg-turbo8-dev clang=18 ;;
+  "ubuntu 24.04") jpeg=libjpeg-turbo8-dev clang=18 chromium=chromium-browser ;;
 esac
 build=(g++ cmake ninja-build pkg-config ccache openmpi-bin libopenmpi-dev openssh-client
   libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev "$jpeg"
-  libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libssl-dev libxxhash-dev)
+  libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libssl-dev libxxhash-dev libjs-dygraphs)
 tests=(catch2 bc curl fuse3 groff-base hdf5-tools iproute2 libfuse3-dev procps python3 python3-venv python3-yaml strace git)
 full=(bash-static debootstrap dropbear-bin slurm-wlm slurm-wlm-basic-plugins munge python3-torch "clang-$clang" "libclang-rt-$clang-dev")
-all=("clang-tidy-$clang" clang-format buildah)
+all=("clang-tidy-$clang" clang-format buildah "$chromium")
 # Of PyPI, for tests only: readers of our files that are not ours.
 venv=build/venv venv_packages="tensorboard h5py xxhash" full_venv_packages="kubernetes-validate"
 

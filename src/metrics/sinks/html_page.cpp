@@ -3,50 +3,97 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
+#include <utility>
 
-#include "metrics/sinks/html_style.hpp"
 #include "metrics/sinks/run_history.hpp"
-#include "metrics/sinks/svg_plot.hpp"
+#include "report_assets.hpp"
 #include "ringtrain/metrics/log_text.hpp"
 
 namespace ringtrain::metrics {
 namespace {
 
-constexpr std::array<int, ledger_phases.size()> phase_colours = {1, 5, 0, 4, 3, 2, 6, 7};
+using Json = nlohmann::ordered_json;
 
-// With the time behind zero as x, in minutes when the run was long.
-struct Clock {
-  double unit_s = 1;
-  std::string name = "s";
-};
-
-Clock clock_of(const RunHistory& run) {
-  const double seconds = run.steps.empty() ? 0 : run.steps.back().seconds;
-  if (seconds > 3 * 3600) return {3600, "h"};
-  if (seconds > 300) return {60, "min"};
-  return {};
+// `text` for HTML, in which it means nothing but itself.
+std::string escaped(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    const std::string_view special = "&<>\"'";
+    if (special.find(c) == special.npos)
+      safe += c;
+    else
+      safe += fmt::format("&#{};", int(c));
+  }
+  return safe;
 }
 
-template <class Value>
-Series of_steps(const RunHistory& run, const Clock& clock, std::string name, int colour,
-                const Value& value) {
-  Series series{std::move(name), colour, {}};
-  for (const auto& [seconds, step] : run.steps)
-    series.points.emplace_back(seconds / clock.unit_s, value(step));
-  return series;
+// As many digits as a plot can show.
+double rounded(double value) {
+  return std::isfinite(value) ? std::strtod(fmt::format("{:.5g}", value).c_str(), nullptr) : value;
 }
 
-std::vector<Mark> marks_of(const RunHistory& run, const Clock& clock) {
-  std::vector<Mark> marks;
+// What the page's script draws; a page that adds this one as another run reads it, too.
+std::string data_of(const RunHistory& run) {
+  constexpr std::array<int, ledger_phases.size()> colours = {1, 5, 0, 4, 3, 2, 6, 7};
+  Json data = {{"phases", Json::array()},
+               {"steps", Json::array()},
+               {"evaluations", Json::array()},
+               {"events", Json::array()}};
+  for (const Phase phase : ledger_phases)
+    data["phases"].push_back({phase_names(phase).words, colours.at(ledger_place(phase))});
+  for (const auto& [seconds, r] : run.steps) {
+    Json phases = Json::array(), work;
+    for (const Phase phase : ledger_phases) phases.push_back(rounded(1e3 * r.phases[phase]));
+    if (const auto& ranks = r.ranks)
+      for (const double s : {ranks->own_work.min, ranks->own_work.median, ranks->own_work.max})
+        work.push_back(rounded(1e3 * s));
+    data["steps"].push_back({rounded(seconds), r.step, rounded(r.loss), rounded(r.learning_rate),
+                             rounded(r.examples_per_second), phases, work});
+  }
   for (const auto& [seconds, r] : run.evaluations)
-    marks.push_back(
-        {seconds / clock.unit_s, "evaluation",
-         fmt::format("evaluation after step {}: top-1 {:.2f} %", r.step, 100 * r.top1)});
+    data["evaluations"].push_back(
+        {rounded(seconds), r.step, rounded(r.loss), rounded(100 * r.top1), rounded(100 * r.top5)});
   for (const auto& [seconds, r] : run.events)
-    marks.push_back({seconds / clock.unit_s, "event", r.what + ": " + r.text});
-  return marks;
+    data["events"].push_back({rounded(seconds), r.what + ": " + r.text});
+  std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t at = 0; (at = text.find('<', at)) != text.npos;)
+    text.replace(at, 1, "\\u003c");  // it must not end the element
+  return "<script type=\"application/json\" class=\"run\">" + text + "</script>\n";
+}
+
+std::string row(std::initializer_list<std::string> cells, const char* element = "td") {
+  std::string text;
+  for (const std::string& cell : cells)
+    text += fmt::format("<{0} class=\"n\">{1}</{0}>", element, cell);
+  return "<tr>" + text + "</tr>";
+}
+
+// For readers without scripts: what the plots show, of some steps that lie evenly apart.
+std::string figures(const RunHistory& run) {
+  constexpr std::size_t most = 40;
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  std::string steps =
+      row({"after", "step", "loss", "learning rate", "images/s", "ms a step"}, "th");
+  const std::size_t stride = run.steps.size() / most + 1;
+  for (std::size_t i = (run.steps.size() + stride - 1) % stride; i < run.steps.size();
+       i += stride) {
+    const auto& [seconds, r] = run.steps[i];
+    steps += row({duration_words(seconds), std::to_string(r.step), number(r.loss),
+                  number(r.learning_rate), number(r.examples_per_second),
+                  number(1e3 * r.seconds_per_batch)});
+  }
+  std::string evaluations = row({"after", "step", "loss", "top-1, %", "top-5, %"}, "th");
+  for (const auto& [seconds, r] : run.evaluations)
+    evaluations += row({duration_words(seconds), std::to_string(r.step), number(r.loss),
+                        number(100 * r.top1), number(100 * r.top5)});
+  return "<noscript><h2>Steps</h2><table>" + steps + "</table><h2>Evaluations</h2><table>" +
+         evaluations + "</table></noscript>\n";
 }
 
 std::string tile(const std::string& what, const std::string& value, const std::string& more) {
@@ -85,55 +132,6 @@ std::string tiles(const RunHistory& run) {
                  fmt::format("the last of step {}", last.step));
   }
   return "<div class=\"tiles\">" + text + "</div>\n";
-}
-
-std::string ledger(const RunHistory& run, const Clock& clock) {
-  Plot plot{"Where a step's time went, on rank 0", clock.name, "ms a step", {}, {}, true, true};
-  for (const Phase phase : ledger_phases) {
-    const Series series = of_steps(run, clock, std::string(phase_names(phase).words),
-                                   phase_colours.at(ledger_place(phase)),
-                                   [phase](const StepRecord& r) { return 1e3 * r.phases[phase]; });
-    if (std::ranges::any_of(series.points, [](const auto& p) { return p.second > 0; }))
-      plot.series.push_back(series);
-  }
-  return svg(plot);
-}
-
-// Where ranks lie apart, all wait for the slowest.
-std::string work_of_ranks(const RunHistory& run, const Clock& clock) {
-  Series least{"least", 2, {}}, median{"median", 0, {}}, most{"most", 3, {}};
-  for (const auto& [seconds, step] : run.steps) {
-    if (!step.ranks) continue;
-    const double at = seconds / clock.unit_s;
-    least.points.emplace_back(at, 1e3 * step.ranks->own_work.min);
-    median.points.emplace_back(at, 1e3 * step.ranks->own_work.median);
-    most.points.emplace_back(at, 1e3 * step.ranks->own_work.max);
-  }
-  return svg({"A rank's own work, over the ranks",
-              clock.name,
-              "ms a step",
-              {least, median, most},
-              {},
-              false,
-              true});
-}
-
-std::string learning(const RunHistory& run) {
-  Plot loss{"Loss", "step", "", {}, {}, false, false};
-  Series training{"training", 0, {}}, evaluation{"evaluation", 1, {}}, top1{"top-1", 2, {}},
-      top5{"top-5", 7, {}}, rate{"learning rate", 4, {}};
-  for (const auto& [seconds, r] : run.steps) {
-    training.points.emplace_back(r.step, r.loss);
-    rate.points.emplace_back(r.step, r.learning_rate);
-  }
-  for (const auto& [seconds, r] : run.evaluations) {
-    evaluation.points.emplace_back(r.step, r.loss);
-    top1.points.emplace_back(r.step, 100 * r.top1);
-    top5.points.emplace_back(r.step, 100 * r.top5);
-  }
-  loss.series = {training, evaluation};
-  return svg(loss) + svg({"Accuracy", "step", "%", {top1, top5}}) +
-         svg({"Learning rate", "step", "", {rate}, {}, false, true});
 }
 
 std::string ranks(const RunHistory& run) {
@@ -219,8 +217,8 @@ std::string events(const RunHistory& run) {
 
 std::string configuration(const RunHistory& run) {
   std::string rows;
-  const auto options = nlohmann::ordered_json::parse(
-      run.start.configuration.empty() ? "{}" : run.start.configuration, nullptr, false);
+  const auto options =
+      Json::parse(run.start.configuration.empty() ? "{}" : run.start.configuration, nullptr, false);
   for (const auto& [name, value] : options.items())
     rows += fmt::format("<tr><td>{}</td><td><code>{}</code></td></tr>", escaped(name),
                         escaped(value.dump()));
@@ -239,23 +237,22 @@ std::string model_of(const RunHistory& run) {
 }  // namespace
 
 std::string report_page(const RunHistory& run, const std::string& written) {
-  const Clock clock = clock_of(run);
+  constexpr const char* choices =
+      "<form id=\"choices\" hidden><label>along<select id=\"axis\"><option>time<option>step"
+      "</select></label><label>other reports to compare with<input id=\"add\" type=\"file\" "
+      "accept=\".html\" multiple></label><span id=\"refused\"></span>"
+      "<span>drag to zoom, click twice to see all</span></form>";
   const std::set<std::string> hosts(run.start.hosts.begin(), run.start.hosts.end());
-  const std::string model = escaped(model_of(run));
-  const Series rate = of_steps(run, clock, "images/s of all ranks", 0,
-                               [](const StepRecord& r) { return r.examples_per_second; });
-  const Plot throughput{"Throughput",         clock.name, "images/s", {rate},
-                        marks_of(run, clock), false,      true};
   return fmt::format(
              "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
              "content=\"width=device-width\"><title>ringtrain: {0}</title><style>{1}</style>\n"
              "<h1>{0}</h1><p class=\"soft\">{2} on {3}; {4} {5}</p>\n",
-             model, report_style, ranks_text(run.start.ranks),
+             escaped(model_of(run)), report_style, ranks_text(run.start.ranks),
              escaped(fmt::format("{}", fmt::join(hosts, ", "))), run.end ? "ended" : "as of",
              escaped(written)) +
-         tiles(run) + "<h2>Speed</h2>" + svg(throughput) + ledger(run, clock) +
-         work_of_ranks(run, clock) + ranks(run) + scaling(run) + links(run) + "<h2>Learning</h2>" +
-         learning(run) + checkpoints(run) + events(run) + configuration(run) +
+         tiles(run) + choices + "<h2>Speed</h2><div id=\"speed\"></div>" + ranks(run) +
+         scaling(run) + links(run) + "<h2>Learning</h2><div id=\"learning\"></div>" + figures(run) +
+         checkpoints(run) + events(run) + configuration(run) + data_of(run) +
          fmt::format("<script>{}</script></html>\n", report_script);
 }
 

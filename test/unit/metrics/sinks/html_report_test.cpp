@@ -37,7 +37,7 @@ TEST_CASE("report: a page of its own tells what happened") {
   report->write(ScalingResult{{100, 1}, {190, 2}, {1.9, 0.1}, 0.95, "two ranks are well used"});
   report->write(StartRecord{R"({"model":"mlp","lr":0.25})", "b1", 2, {"node<1>", "node2"}});
   for (int step = 1; step < 30; ++step) report->write(reported_step(step));
-  CHECK_THAT(file.text(), !Contains("over the ranks"));
+  CHECK_THAT(file.text(), !Contains("[100.0,100.0,200.0]"));
   report->write(of_two_ranks(reported_step(30)));
   report->write(CheckpointRecord{.step = 20, .file = "d/step-20.h5", .bytes = 5'000'000});
   report->write(EventRecord{"save_failed", 0, "disk & more full"});
@@ -54,18 +54,47 @@ TEST_CASE("report: a page of its own tells what happened") {
                           .efficiency = 0.75});
 
   const std::string page = file.text();
-  CHECK_THAT(page, Contains("<h1>mlp</h1>") && Contains("node&lt;1&gt;") && Contains("</html>"));
-  CHECK_THAT(page, Contains("Throughput") && Contains("Loss") && Contains("Accuracy"));
+  CHECK_THAT(page, Contains("<h1>mlp</h1>") && Contains("node&#60;1&#62;") && Contains("</html>"));
+  CHECK_THAT(page, Contains("new Dygraph(") && Contains("Vanderkam"));  // with its licence
+  CHECK_THAT(page, Contains(R"(,29,0.0,62.5,0.0]],"events":[[)"));
+  CHECK_THAT(page, Contains(R"(save_failed: disk & more full)"));
   CHECK_THAT(page, Contains("62.50 %") && Contains("123.5"));
   CHECK_THAT(page, Contains("95.0 %") && Contains("two ranks are well used"));
   CHECK_THAT(page, Contains("125.0 ms a step expected, efficiency 80 %"));
   CHECK_THAT(page, Contains("117 MB/s of bus bandwidth") && Contains("25.0 % of the time") &&
                        Contains("75.0 % of 2 times one rank"));
-  CHECK_THAT(page, Contains("d/step-20.h5") && Contains("disk &amp; more full"));
+  CHECK_THAT(page, Contains("d/step-20.h5") && Contains("disk &#38; more full"));
   CHECK_THAT(page, Contains("exposed communication</td><td class=\"n\">0.0 %</td>"));
-  CHECK_THAT(page, Contains("own work, over the ranks"));
+  CHECK_THAT(page, Contains("[100.0,100.0,200.0]"));  // a rank's own work
   CHECK_THAT(page, Contains("<code>0.25</code>"));
-  CHECK_THAT(page, !Contains("http"));  // nothing is fetched
+  CHECK_THAT(page,
+             !Contains("<link") && !Contains("<script src") && !Contains("<img"));  // one file
+}
+
+TEST_CASE("report: a reader without scripts gets the figures, of forty steps at most") {
+  const TemporaryFile file;
+  const auto report = make_report(file.path(), no_warning);
+  for (int step = 1; step <= 1000; ++step) report->write(reported_step(step));
+  report->write(EvalRecord{.step = 1000, .top1 = 0.625});
+
+  const std::string page = file.text();
+  const std::size_t begin = page.find("<noscript>");
+  const std::string figures = page.substr(begin, page.find("</noscript>") - begin);
+  CHECK_THAT(figures, Contains("<td class=\"n\">1000</td><td class=\"n\">0.002</td>") &&
+                          Contains("<td class=\"n\">62.5</td>"));
+  std::size_t rows = 0;
+  for (std::size_t at = 0; (at = figures.find("<tr>", at)) != figures.npos; ++at) ++rows;
+  CHECK(rows <= 2 + 40 + 1);
+  CHECK(rows > 30);
+}
+
+TEST_CASE("report: no text of a run ends the script that holds it") {
+  const TemporaryFile file;
+  const auto report = make_report(file.path(), no_warning);
+  report->write(EventRecord{"save_failed", 0, "</script><b>"});
+  report->write(EndRecord{});
+
+  CHECK_THAT(file.text(), Contains(R"(\u003c/script>\u003cb>)") && !Contains("</script><b>"));
 }
 
 TEST_CASE("report: a run without an evaluation or an end has a page, too") {

@@ -11,7 +11,7 @@
 #include "ringtrain/host/stack_trace.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
-#include "ringtrain/monitor/imbalance_detector.hpp"
+#include "ringtrain/monitor/slowdown/imbalance_detector.hpp"
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
 namespace ringtrain::monitor {

@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/log_text.hpp"
-#include "ringtrain/monitor/slowdown_report.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 #include "train/loop/trainer.hpp"
 
 namespace ringtrain::train {

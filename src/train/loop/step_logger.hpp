@@ -7,7 +7,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/metrics/reporter/reporter.hpp"
-#include "ringtrain/monitor/rank_ledger.hpp"
+#include "ringtrain/monitor/slowdown/rank_ledger.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/checkpoint/save_alerts.hpp"
 #include "train/engine/stepper.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ringtrain/monitor/rank_stats.hpp"
-#include "ringtrain/monitor/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_detector.hpp"
 
 namespace ringtrain::monitor {
 

@@ -1,4 +1,4 @@
-#include "ringtrain/monitor/slowdown_report.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "monitor/slowdown_cause.hpp"
+#include "monitor/slowdown/slowdown_cause.hpp"
 #include "ringtrain/metrics/log_text.hpp"
 
 namespace ringtrain::monitor {

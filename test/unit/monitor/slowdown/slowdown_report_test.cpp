@@ -1,4 +1,4 @@
-#include "ringtrain/monitor/slowdown_report.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 
 #include <algorithm>
 #include <chrono>

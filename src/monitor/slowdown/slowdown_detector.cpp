@@ -1,4 +1,4 @@
-#include "ringtrain/monitor/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_detector.hpp"
 
 #include <algorithm>
 #include <utility>

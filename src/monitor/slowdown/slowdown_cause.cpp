@@ -1,4 +1,4 @@
-#include "monitor/slowdown_cause.hpp"
+#include "monitor/slowdown/slowdown_cause.hpp"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "ringtrain/monitor/slowdown_report.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 #include "ringtrain/monitor/telemetry/system_metrics.hpp"
 
 namespace ringtrain::monitor {

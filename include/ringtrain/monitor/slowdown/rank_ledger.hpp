@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "ringtrain/monitor/imbalance_detector.hpp"
-#include "ringtrain/monitor/slowdown_report.hpp"
+#include "ringtrain/monitor/slowdown/imbalance_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 
 namespace ringtrain::monitor {
 

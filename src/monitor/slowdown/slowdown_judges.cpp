@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "ringtrain/monitor/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_detector.hpp"
 
 namespace ringtrain::monitor {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "ringtrain/base/statistics.hpp"
-#include "ringtrain/monitor/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_detector.hpp"
 
 namespace ringtrain::monitor {
 namespace {

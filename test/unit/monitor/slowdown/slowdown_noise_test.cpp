@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ringtrain/base/philox.hpp"
-#include "ringtrain/monitor/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_detector.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -14,7 +14,7 @@
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
-#include "ringtrain/monitor/watched_output.hpp"
+#include "ringtrain/monitor/watched_reporter.hpp"
 #include "train/checkpoint/resume.hpp"
 #include "train/engine/near_gpu.hpp"
 #include "train/performance/batch_shares.hpp"
@@ -130,7 +130,7 @@ RunPlan agreed_plan(const config::Options& chosen, const Setup& setup) {
     HostFacts facts = collect_host_facts(chosen, setup.threads, session);
     add_plan(facts, plan, session, setup.progress);
     for (const std::string& line : diagnose(facts, session).warnings)
-      setup.output.event({"doctor", 0, line});
+      setup.output.write(metrics::EventRecord{"doctor", 0, line});
   }
   for (const std::string& line : plan.hints()) setup.note(line);
   return plan;
@@ -193,7 +193,7 @@ int run_recorded(TrainingRun& training, io::WriterProcess& writer,
   if (saved.there)
     setup.note(saved.text);
   else
-    setup.output.event({"timeline", 0, saved.text});
+    setup.output.write(metrics::EventRecord{"timeline", 0, saved.text});
   return code;
 }
 

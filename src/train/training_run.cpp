@@ -121,8 +121,8 @@ void TrainingRun::test_allreduce() {
 int TrainingRun::run(io::WriterProcess& writer) {
   prepare(writer);
   hosts_ = session_.gather(session_.host());
-  output_.start({config_, program_hash(), session_.size(), hosts_,
-                 static_cast<std::int64_t>(start_.position.step)});
+  output_.write(metrics::StartRecord{config_, program_hash(), session_.size(), hosts_,
+                                     static_cast<std::int64_t>(start_.position.step)});
   progress_.enter(metrics::Phase::init);
   if (options().baseline) {
     compare_with_one_rank();
@@ -146,7 +146,7 @@ void TrainingRun::compare_with_one_rank() {
   if (!measured) return;  // the first step of training finds the same request
   const metrics::ScalingResult& result = *measured;
   for (const std::string& line : metrics::told(result, session_.size())) output_.note(line);
-  output_.baseline(result);
+  output_.write(result);
   efficiency_.keep(result);
   const bool enough =
       !options().require_efficiency || result.efficiency >= *options().require_efficiency;
@@ -157,7 +157,7 @@ void TrainingRun::compare_with_one_rank() {
 }
 
 int TrainingRun::evaluate_only() {
-  log_.emplace(output_, plan_, start_.position, session_.rank(), monitor::RankLedger());
+  log_.emplace(output_, plan_, start_.position, session_.rank());
   LogHook logger({.plan = plan_, .session = session_, .progress = progress_, .log = *log_});
   Evaluator evaluator({plan_, engine_, session_, progress_, control_}, {&control_, &logger});
   evaluator.evaluate_at(start_.position);
@@ -205,8 +205,8 @@ io::LoaderOptions TrainingRun::loader_options() {
 int TrainingRun::train() {
   progress_.enter(metrics::Phase::plan);
   progress_.forget_steps();
-  log_.emplace(output_, plan_, start_.position, session_.rank(),
-               monitor::RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
+  log_.emplace(output_, plan_, start_.position, session_.rank(), hosts_,
+               [this] { return watchdog_.accounts(); });
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
   CheckpointManager checkpoints = make_checkpoints();
   const std::unique_ptr<Stepper> stepper = engine_.make_stepper(start_.position);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "ringtrain/metrics/scaling/link_model.hpp"
@@ -99,5 +100,9 @@ struct EndRecord {
   std::optional<double> expected_step_s = {};  ///< as the links' verdict had it
   std::optional<double> efficiency = {};       ///< by what is known of one rank alone
 };
+
+/// One of them; ScalingResult is of --baseline.
+using Record = std::variant<StartRecord, StepRecord, EvalRecord, CheckpointRecord, EventRecord,
+                            ScalingResult, ScalingForecast, EndRecord>;
 
 }  // namespace ringtrain::metrics

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/file.hpp"
@@ -86,17 +87,11 @@ std::chrono::system_clock::time_point now() { return std::chrono::system_clock::
 class SilentReporter final : public Reporter {
  public:
   void note(std::string_view) override {}
-  void start(const StartRecord&) override {}
-  void step(const StepRecord&) override {}
   void progress(const ProgressState&) override {}
-  void eval(const EvalRecord&) override {}
-  void checkpoint(const CheckpointRecord&) override {}
-  void event(const EventRecord& record) override {
-    write_all(STDERR_FILENO, log_line(now(), record) + "\n");
+  void write(const Record& record) override {
+    if (const auto* const event = std::get_if<EventRecord>(&record))
+      write_all(STDERR_FILENO, log_line(now(), *event) + "\n");
   }
-  void baseline(const ScalingResult&) override {}
-  void links(const ScalingForecast&) override {}
-  void end(const EndRecord&, const Summary&) override {}
 };
 
 class ActiveReporter final : public Reporter {
@@ -107,48 +102,30 @@ class ActiveReporter final : public Reporter {
       if (!path.empty()) at(progress, Work::open, path);
       return !path.empty();
     };
-    if (open(options.metrics))
-      sinks_.push_back(std::make_unique<JsonLines>(options.metrics, warn("metrics")));
+    if (open(options.metrics)) sinks_.push_back(make_json_lines(options.metrics, warn("metrics")));
     if (open(options.tensorboard))
       sinks_.push_back(make_tensorboard(options.tensorboard, warn("tensorboard")));
     if (open(options.report)) sinks_.push_back(make_report(options.report, warn("report")));
   }
 
-  void note(std::string_view line) override { say(line); }
-  void start(const StartRecord& record) override { keep(record); }
-  void step(const StepRecord& record) override {
-    say(log_line(now(), record, last_checkpoint()));
-    keep(record);
+  void note(std::string_view line) override {
+    if (!quiet_) console_.line(line);
   }
   void progress(const ProgressState& state) override { console_.progress(state); }
-  void eval(const EvalRecord& record) override {
-    say(log_line(now(), record));
-    keep(record);
-  }
-  void checkpoint(const CheckpointRecord& record) override {
-    checkpoint_ = {record.step, seconds_()};
-    keep(record);
-  }
-  void event(const EventRecord& record) override {
-    console_.warning(log_line(now(), record));
-    keep(record);
-  }
-  void baseline(const ScalingResult& record) override { keep(record); }
-  void links(const ScalingForecast& record) override { keep(record); }
-  void end(const EndRecord& record, const Summary& summary) override {
-    console_.close();
-    say("\n" + summary_table(summary));
-    keep(record);
+  void write(const Record& record) override {
+    std::visit([this](const auto& r) { show(r); }, record);
+    for (const auto& sink : sinks_) sink->write(record);
   }
 
  private:
-  void say(std::string_view line) {
-    if (!quiet_) console_.line(line);
-  }
-  template <class Record>
-  void keep(const Record& record) {
-    for (const auto& sink : sinks_) sink->write(record);
-  }
+  void show(const StepRecord& record) { note(log_line(now(), record, last_checkpoint())); }
+  void show(const EvalRecord& record) { note(log_line(now(), record)); }
+  void show(const CheckpointRecord& record) { checkpoint_ = {record.step, seconds_()}; }
+  void show(const EventRecord& record) { console_.warning(log_line(now(), record)); }
+  void show(const EndRecord&) { console_.close(); }
+  template <class Other>
+  void show(const Other&) {}
+
   RecordSink::Warn warn(const std::string& what) {
     return [this, what](std::string_view text) {
       console_.warning(log_line(now(), EventRecord{what, 0, std::string(text)}));

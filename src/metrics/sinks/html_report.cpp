@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <utility>
+#include <variant>
 
 #include "metrics/sinks/record_sink.hpp"
 #include "metrics/sinks/run_history.hpp"
@@ -23,37 +24,39 @@ class Report final : public RecordSink {
       throw Error(Exit::storage, "--report " + path, reason + "; name a file that can be written");
   }
 
-  void write(const StartRecord& record) override {
+  void write(const Record& record) override {
+    std::visit([this](const auto& r) { keep(r); }, record);
+  }
+
+ private:
+  void keep(const StartRecord& record) {
     run_.start = record;
     watch_.lap();
     publish();
   }
-  void write(const StepRecord& record) override {
+  void keep(const StepRecord& record) {
     run_.steps.push_back({watch_.elapsed(), record});
     if (run_.steps.size() > most_remembered) forget_every_other();
     if (watch_.elapsed() - written_s_ > rewrite_s) publish();
   }
-  void write(const EvalRecord& record) override {
+  void keep(const EvalRecord& record) {
     run_.evaluations.push_back({watch_.elapsed(), record});
     publish();
   }
-  void write(const CheckpointRecord& record) override {
+  void keep(const CheckpointRecord& record) {
     run_.checkpoints.push_back({watch_.elapsed(), record});
   }
-  void write(const EventRecord& record) override {
-    run_.events.push_back({watch_.elapsed(), record});
-  }
-  void write(const ScalingResult& record) override {
+  void keep(const EventRecord& record) { run_.events.push_back({watch_.elapsed(), record}); }
+  void keep(const ScalingResult& record) {
     run_.baseline = record;
     publish();
   }
-  void write(const ScalingForecast& record) override { run_.links = record; }
-  void write(const EndRecord& record) override {
+  void keep(const ScalingForecast& record) { run_.links = record; }
+  void keep(const EndRecord& record) {
     run_.end = record;
     publish();
   }
 
- private:
   void forget_every_other() {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < run_.steps.size(); i += 2)

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
@@ -99,53 +100,15 @@ void add(Json& record, const char* key, const std::optional<Value>& value) {
     record[key] = named(*value);
 }
 
-std::string line_of(const Json& record) {
-  return record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+Json json_of(const StartRecord& r) {
+  return {{"kind", "start"},
+          {"configuration", Json::parse(r.configuration)},
+          {"build", r.build},
+          {"ranks", r.ranks},
+          {"hosts", r.hosts}};
 }
 
-}  // namespace
-
-JsonLines::JsonLines(const std::string& path, Warn warn)
-    : path_(path),
-      file_(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)),
-      warn_(std::move(warn)) {
-  if (file_.get() < 0)
-    throw Error(Exit::storage, "--metrics " + path,
-                because() + "; name a file that can be written");
-  deletion_ = DeletionWatch(file_.get());
-  torn_ = ends_inside_a_line(file_.get());
-}
-
-void JsonLines::append(const std::string& record) {
-  const std::string line = (torn_ ? "\n" : "") + record;
-  std::size_t done = 0;
-  while (done < line.size()) {  // what stopped a call amid the line, the next one tells
-    const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
-    if (written <= 0) break;
-    done += static_cast<std::size_t>(written);
-  }
-  if (done == line.size()) {
-    torn_ = false;
-    if (deletion_.noticed())
-      warn_(fmt::format(
-          "--metrics {}: the file was deleted; training goes on, its records are lost", path_));
-    return;
-  }
-  const std::string reason = because();
-  if (done > 0) torn_ = !take_back(file_.get(), static_cast<ssize_t>(done));
-  if (!std::exchange(warned_, true))
-    warn_(fmt::format("--metrics {}: {}; training goes on, records are missing", path_, reason));
-}
-
-void JsonLines::write(const StartRecord& r) {
-  append(line_of({{"kind", "start"},
-                  {"configuration", Json::parse(r.configuration)},
-                  {"build", r.build},
-                  {"ranks", r.ranks},
-                  {"hosts", r.hosts}}));
-}
-
-void JsonLines::write(const StepRecord& r) {
+Json json_of(const StepRecord& r) {
   Json record = {{"kind", "step"},
                  {"step", r.step},
                  {"epoch", nine_digits(r.epoch)},
@@ -156,49 +119,48 @@ void JsonLines::write(const StepRecord& r) {
                  {"phases", named(r.phases)}};
   add(record, "phases_of_ranks", r.ranks);
   add(record, "sums", r.sums);
-  append(line_of(record));
+  return record;
 }
 
-void JsonLines::write(const EvalRecord& r) {
-  append(line_of({{"kind", "eval"},
-                  {"step", r.step},
-                  {"top1", nine_digits(r.top1)},
-                  {"top5", nine_digits(r.top5)},
-                  {"loss", nine_digits(r.loss)},
-                  {"examples", r.examples}}));
+Json json_of(const EvalRecord& r) {
+  return {{"kind", "eval"},
+          {"step", r.step},
+          {"top1", nine_digits(r.top1)},
+          {"top5", nine_digits(r.top5)},
+          {"loss", nine_digits(r.loss)},
+          {"examples", r.examples}};
 }
 
-void JsonLines::write(const CheckpointRecord& r) {
-  append(line_of({{"kind", "checkpoint"},
-                  {"step", r.step},
-                  {"file", r.file},
-                  {"bytes", r.bytes},
-                  {"seconds", nine_digits(r.seconds)},
-                  {"stall_seconds", nine_digits(r.stall_seconds)}}));
+Json json_of(const CheckpointRecord& r) {
+  return {{"kind", "checkpoint"},
+          {"step", r.step},
+          {"file", r.file},
+          {"bytes", r.bytes},
+          {"seconds", nine_digits(r.seconds)},
+          {"stall_seconds", nine_digits(r.stall_seconds)}};
 }
 
-void JsonLines::write(const EventRecord& r) {
-  append(line_of({{"kind", "event"}, {"what", r.what}, {"rank", r.rank}, {"text", r.text}}));
+Json json_of(const EventRecord& r) {
+  return {{"kind", "event"}, {"what", r.what}, {"rank", r.rank}, {"text", r.text}};
 }
 
-void JsonLines::write(const ScalingResult& r) {
+Json json_of(const ScalingResult& r) {
   const auto spread = [](const Spread& s) {
     return Json{{"median", nine_digits(s.median)}, {"deviation", nine_digits(s.deviation)}};
   };
-  append(line_of(
-      {{"kind", "baseline"},
-       {"alone", spread(r.alone)},
-       {"together", spread(r.together)},
-       {"speed_up", spread(r.speed_up)},
-       {"efficiency", nine_digits(r.efficiency)},
-       {"strong_efficiency", nine_digits(r.strong_efficiency)},
-       {"jitter",
-        {{"alone", nine_digits(r.alone_jitter)}, {"together", nine_digits(r.together_jitter)}}},
-       {"phases", {{"alone", named(r.alone_phases)}, {"together", named(r.together_phases)}}},
-       {"verdict", r.verdict}}));
+  return {{"kind", "baseline"},
+          {"alone", spread(r.alone)},
+          {"together", spread(r.together)},
+          {"speed_up", spread(r.speed_up)},
+          {"efficiency", nine_digits(r.efficiency)},
+          {"strong_efficiency", nine_digits(r.strong_efficiency)},
+          {"jitter",
+           {{"alone", nine_digits(r.alone_jitter)}, {"together", nine_digits(r.together_jitter)}}},
+          {"phases", {{"alone", named(r.alone_phases)}, {"together", named(r.together_phases)}}},
+          {"verdict", r.verdict}};
 }
 
-void JsonLines::write(const ScalingForecast& r) {
+Json json_of(const ScalingForecast& r) {
   const double bandwidth = bus_bandwidth(r.bytes, r.step.sums_s, r.ranks);
   Json record = {{"kind", "links"},
                  {"bytes", r.bytes},
@@ -224,10 +186,10 @@ void JsonLines::write(const ScalingForecast& r) {
                         {"gradients_in_16_bits", r.larger->narrow},
                         {"expected_seconds_per_batch", nine_digits(r.larger->step.step_s())},
                         {"speed_up", nine_digits(r.larger->speed_up)}};
-  append(line_of(record));
+  return record;
 }
 
-void JsonLines::write(const EndRecord& r) {
+Json json_of(const EndRecord& r) {
   Json ranks = Json::array();
   for (const PhaseSeconds& phases : r.ranks) ranks.push_back(named(phases));
   Json record = {{"kind", "end"},
@@ -240,7 +202,63 @@ void JsonLines::write(const EndRecord& r) {
   add(record, "sums", r.sums);
   add(record, "expected_seconds_per_batch", r.expected_step_s);
   add(record, "efficiency", r.efficiency);
-  append(line_of(record));
+  return record;
+}
+
+class JsonLines final : public RecordSink {
+ public:
+  JsonLines(const std::string& path, Warn warn)
+      : path_(path),
+        file_(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)),
+        warn_(std::move(warn)) {
+    if (file_.get() < 0)
+      throw Error(Exit::storage, "--metrics " + path,
+                  because() + "; name a file that can be written");
+    deletion_ = DeletionWatch(file_.get());
+    torn_ = ends_inside_a_line(file_.get());
+  }
+
+  void write(const Record& record) override {
+    const Json json = std::visit([](const auto& r) { return json_of(r); }, record);
+    append(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+
+ private:
+  void append(const std::string& record);
+
+  const std::string path_;
+  FileDescriptor file_;
+  DeletionWatch deletion_;
+  const Warn warn_;
+  bool torn_ = false;  // the file does not end with a whole line
+  bool warned_ = false;
+};
+
+void JsonLines::append(const std::string& record) {
+  const std::string line = (torn_ ? "\n" : "") + record;
+  std::size_t done = 0;
+  while (done < line.size()) {  // what stopped a call amid the line, the next one tells
+    const ssize_t written = ::write(file_.get(), line.data() + done, line.size() - done);
+    if (written <= 0) break;
+    done += static_cast<std::size_t>(written);
+  }
+  if (done == line.size()) {
+    torn_ = false;
+    if (deletion_.noticed())
+      warn_(fmt::format(
+          "--metrics {}: the file was deleted; training goes on, its records are lost", path_));
+    return;
+  }
+  const std::string reason = because();
+  if (done > 0) torn_ = !take_back(file_.get(), static_cast<ssize_t>(done));
+  if (!std::exchange(warned_, true))
+    warn_(fmt::format("--metrics {}: {}; training goes on, records are missing", path_, reason));
+}
+
+}  // namespace
+
+std::unique_ptr<RecordSink> make_json_lines(const std::string& path, RecordSink::Warn warn) {
+  return std::make_unique<JsonLines>(path, std::move(warn));
 }
 
 }  // namespace ringtrain::metrics

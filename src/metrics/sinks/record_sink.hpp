@@ -18,14 +18,7 @@ class RecordSink {
   using Warn = std::function<void(std::string_view)>;
 
   virtual ~RecordSink() = default;
-  virtual void write(const StartRecord& record) = 0;
-  virtual void write(const StepRecord& record) = 0;
-  virtual void write(const EvalRecord& record) = 0;
-  virtual void write(const CheckpointRecord& record) = 0;
-  virtual void write(const EventRecord& record) = 0;
-  virtual void write(const ScalingResult& record) = 0;  ///< of --baseline
-  virtual void write(const ScalingForecast& record) = 0;
-  virtual void write(const EndRecord& record) = 0;
+  virtual void write(const Record& record) = 0;
 };
 
 /// Notices that an open file was deleted.
@@ -46,33 +39,12 @@ class DeletionWatch {
   bool has_name_ = false;
 };
 
-/// Appends one JSON object a line to a file; each line is in the file when the call returns. A
-/// write that fails is reported once and training goes on; later records are tried again.
-class JsonLines final : public RecordSink {
- public:
-  /// Throws Error(Exit::storage) when the file cannot be opened: before training that can still be
-  /// mended. A resumed run appends to its file, after a line that a crash left unfinished too.
-  JsonLines(const std::string& path, Warn warn);
-
-  void write(const StartRecord& record) override;
-  void write(const StepRecord& record) override;
-  void write(const EvalRecord& record) override;
-  void write(const CheckpointRecord& record) override;
-  void write(const EventRecord& record) override;
-  void write(const ScalingResult& record) override;
-  void write(const ScalingForecast& record) override;
-  void write(const EndRecord& record) override;
-
- private:
-  void append(const std::string& record);
-
-  std::string path_;
-  FileDescriptor file_;
-  DeletionWatch deletion_;
-  Warn warn_;
-  bool torn_ = false;  // the file does not end with a whole line
-  bool warned_ = false;
-};
+/// Appends one JSON object a line to a file; each line is in the file when write() returns. A write
+/// that fails is reported once and training goes on; later records are tried again. A resumed run
+/// appends to its file, after a line that a crash left unfinished too.
+/// Throws Error(Exit::storage) when the file cannot be opened: before training that can still be
+/// mended.
+std::unique_ptr<RecordSink> make_json_lines(const std::string& path, RecordSink::Warn warn);
 
 /// Writes what happens as scalars and texts for TensorBoard, into a new event file in `directory`,
 /// which is made if need be. A resumed run hides what an earlier one wrote of the steps behind its

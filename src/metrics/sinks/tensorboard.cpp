@@ -11,6 +11,7 @@
 #include <set>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "events.pb.h"
 #include "metrics/sinks/record_sink.hpp"
@@ -94,7 +95,12 @@ class TensorBoard final : public RecordSink {
     append(event);
   }
 
-  void write(const StartRecord& record) override {
+  void write(const Record& record) override {
+    std::visit([this](const auto& r) { put(r); }, record);
+  }
+
+ private:
+  void put(const StartRecord& record) {
     step_ = record.step + 1;  // TensorBoard drops what it has of this step and later ones
     Event start;
     start.mutable_session_log()->set_status(events::SessionLog::START);
@@ -107,7 +113,7 @@ class TensorBoard final : public RecordSink {
                            record.build));
     });
   }
-  void write(const StepRecord& record) override {
+  void put(const StepRecord& record) {
     step_ = record.step;
     tell([&](events::Summary& summary) {
       add(summary, "train/loss", record.loss);
@@ -122,7 +128,7 @@ class TensorBoard final : public RecordSink {
       if (record.sums) add(summary, "speed/bus_bandwidth", record.sums->bus_bandwidth);
     });
   }
-  void write(const EvalRecord& record) override {
+  void put(const EvalRecord& record) {
     step_ = record.step;
     tell([&](events::Summary& summary) {
       add(summary, "evaluation/top1", record.top1);
@@ -130,7 +136,7 @@ class TensorBoard final : public RecordSink {
       add(summary, "evaluation/loss", record.loss);
     });
   }
-  void write(const CheckpointRecord& record) override {
+  void put(const CheckpointRecord& record) {
     const std::int64_t step = std::exchange(step_, record.step);
     tell([&](events::Summary& summary) {
       add(summary, "checkpoint/seconds", record.seconds);
@@ -139,32 +145,31 @@ class TensorBoard final : public RecordSink {
     });
     step_ = step;
   }
-  void write(const EventRecord& record) override {
+  void put(const EventRecord& record) {
     tell([&](events::Summary& summary) {
       add_text(summary, "event/" + record.what,
                fmt::format("rank {}: {}", record.rank, record.text));
     });
   }
-  void write(const ScalingResult& record) override {
+  void put(const ScalingResult& record) {
     tell([&](events::Summary& summary) {
       add(summary, "baseline/efficiency", record.efficiency);
       add(summary, "baseline/speed_up", record.speed_up.median);
       add_text(summary, "baseline", record.verdict);
     });
   }
-  void write(const ScalingForecast& record) override {
+  void put(const ScalingForecast& record) {
     tell([&](events::Summary& summary) {
       add(summary, "links/efficiency", record.step.efficiency());
       add(summary, "links/expected_ms", 1e3 * record.step.step_s());
     });
   }
-  void write(const EndRecord&) override {
+  void put(const EndRecord&) {
     Event stop;
     stop.mutable_session_log()->set_status(events::SessionLog::STOP);
     append(stop);
   }
 
- private:
   template <class Fill>
   void tell(const Fill& fill) {
     Event event;

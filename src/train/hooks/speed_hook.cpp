@@ -25,11 +25,14 @@ void SpeedHook::expect_past_speed() {
   const auto past = past_runs_->find();
   if (!past) return;
   const auto when = std::chrono::system_clock::from_time_t(past->measured);
-  parts_.log.expect(
-      {.step_s = parts_.plan.global_batch / past->examples_per_second.median,
-       .source = fmt::format("the run of {} reached", metrics::timestamp(when).substr(0, 16)),
-       .phases = past->phases});
+  expect({.step_s = parts_.plan.global_batch / past->examples_per_second.median,
+          .source = fmt::format("the run of {} reached", metrics::timestamp(when).substr(0, 16)),
+          .phases = past->phases});
   is_expected_ = true;
+}
+
+void SpeedHook::expect(monitor::SlowdownReporter::Expectation expected) {
+  if (auto* const slowdowns = parts_.log.slowdowns()) slowdowns->expect(std::move(expected));
 }
 
 // Its forecast knows of sums beside backward, but not of a gather behind the update.
@@ -79,10 +82,9 @@ void SpeedHook::expect_verdict() {
   if (const auto alone = parts_.efficiency.alone(); alone && on_its_own) {
     const double step_s = plan.global_batch / (session.size() * *alone) + step.exposed_s;
     if (step_s < step.step_s())
-      return parts_.log.expect(
-          {.step_s = step_s, .source = "one rank alone and the links' verdict promise"});
+      return expect({.step_s = step_s, .source = "one rank alone and the links' verdict promise"});
   }
-  parts_.log.expect({.step_s = step.step_s(), .source = "the links' verdict expects"});
+  expect({.step_s = step.step_s(), .source = "the links' verdict expects"});
 }
 
 StepLogger::Expected SpeedHook::expected() const {
@@ -101,11 +103,12 @@ void SpeedHook::keep() {
 // The fastest two minutes: other work beside a run is not what the next one should reach. A slower
 // run replaces a faster one only where it was said that it stays so.
 void SpeedHook::keep_best() {
-  const auto best = parts_.log.best();
+  const monitor::SlowdownReporter* const slowdowns = parts_.log.slowdowns();
+  const auto best = slowdowns != nullptr ? slowdowns->best() : std::nullopt;
   if (!past_runs_ || !best) return;
   const double reached = parts_.plan.global_batch / best->step_s;
   const auto past = past_runs_->find();
-  if (past && past->examples_per_second.median > reached && !parts_.log.has_settled()) return;
+  if (past && past->examples_per_second.median > reached && !slowdowns->has_settled()) return;
   const std::string why = past_runs_->keep({{reached, 0}, best->phases, std::time(nullptr)});
   if (!why.empty()) parts_.output.note("the speed of this run is not kept for later ones: " + why);
 }

@@ -52,6 +52,8 @@ class SpeedHook final : public Hook {
 
  private:
   void compare_host_links();
+  /// Told to the judge of slow-downs, where this rank has one.
+  void expect(monitor::SlowdownReporter::Expectation expected);
   void expect_past_speed();
   void expect_verdict();
   void keep_best();

@@ -22,14 +22,18 @@ metrics::PhaseSeconds phases_from(const std::string& text) {
 }  // namespace
 
 StepLogger::StepLogger(metrics::Reporter& output, const RunPlan& plan, Position start, int rank,
-                       monitor::RankLedger ranks)
+                       const std::vector<std::string>& hosts, monitor::SlowdownReporter::Ask ask)
     : output_(output),
       plan_(plan),
       start_(start),
       last_step_(plan.last_step(start)),
       rank_(rank),
-      ranks_(std::move(ranks)),
-      saves_(start.step) {}
+      ask_(std::move(ask)),
+      saves_(start.step) {
+  if (hosts.empty()) return;
+  imbalance_.emplace(hosts, monitor::ImbalanceDetector::logged);
+  slowdowns_.emplace(hosts, ask_);
+}
 
 double StepLogger::epoch(const Position& position) const {
   return double(position.samples) / double(plan_.training->size());
@@ -40,11 +44,7 @@ metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_sec
   metrics::PhaseSeconds phases = report.seconds;
   phases[metrics::Phase::checkpoint] += checkpoint_seconds;
   phases = times_.add_step(phases, wall_seconds, plan_.global_batch, report.sums_s);
-  if (const auto change = ranks_.step(wall_seconds, plan_.global_batch, saving);
-      !change.text.empty()) {
-    event(change.what, change.text);
-    links_suspected_ = links_suspected_ || change.links;
-  }
+  if (slowdowns_) tell(slowdowns_->step(wall_seconds, plan_.global_batch, saving));
   seconds_ += wall_seconds;
 
   const std::uint64_t step = report.position.step;
@@ -59,19 +59,32 @@ metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_sec
   return phases;
 }
 
+void StepLogger::tell(const monitor::SlowdownReporter::Report& change) {
+  if (change.text.empty()) return;
+  event(change.what, change.text);
+  links_suspected_ = links_suspected_ || change.links;
+}
+
+// Since they were last told, if there is enough news.
+std::optional<metrics::PhaseSpread> StepLogger::differences() {
+  auto window = imbalance_ ? imbalance_->compare(ask_()) : std::nullopt;
+  return window ? std::optional(std::move(window->spread)) : std::nullopt;
+}
+
 void StepLogger::tell(const StepReport& report) {
   const metrics::StepTimes::Mean mean = times_.take_mean();
   rate_ = mean.examples_per_second;
-  output_.step({.step = static_cast<std::int64_t>(report.position.step),
-                .epoch = epoch(report.position),
-                .loss = report.outcome.loss,
-                .learning_rate = report.learning_rate,
-                .examples_per_second = mean.examples_per_second,
-                .seconds_per_batch = mean.seconds,
-                .phases = mean.phases,
-                .ranks = ranks_.differences(),
-                .sums = reached(mean.sums_seconds, mean.phases[metrics::Phase::communication],
-                                mean.seconds)});
+  output_.write(metrics::StepRecord{
+      .step = static_cast<std::int64_t>(report.position.step),
+      .epoch = epoch(report.position),
+      .loss = report.outcome.loss,
+      .learning_rate = report.learning_rate,
+      .examples_per_second = mean.examples_per_second,
+      .seconds_per_batch = mean.seconds,
+      .phases = mean.phases,
+      .ranks = differences(),
+      .sums =
+          reached(mean.sums_seconds, mean.phases[metrics::Phase::communication], mean.seconds)});
 }
 
 std::optional<metrics::SumsReached> StepLogger::reached(double sums_s, double exposed_s,
@@ -87,7 +100,7 @@ void StepLogger::evaluation(std::uint64_t step, const Evaluation& result) {
                .top5 = result.top5,
                .loss = result.loss,
                .examples = static_cast<std::int64_t>(result.examples)};
-  output_.eval(*accuracy_);
+  output_.write(*accuracy_);
 }
 
 void StepLogger::save(const io::SaveEvent& event, double stall_seconds) {
@@ -95,11 +108,11 @@ void StepLogger::save(const io::SaveEvent& event, double stall_seconds) {
     case io::SaveEvent::Kind::saved:
       if (const std::string end = saves_.good(event); !end.empty()) this->event("save_works", end);
       checkpoint_file_ = event.file;
-      output_.checkpoint({.step = static_cast<std::int64_t>(event.step),
-                          .file = event.file,
-                          .bytes = event.bytes,
-                          .seconds = event.seconds,
-                          .stall_seconds = stall_seconds});
+      output_.write(metrics::CheckpointRecord{.step = static_cast<std::int64_t>(event.step),
+                                              .file = event.file,
+                                              .bytes = event.bytes,
+                                              .seconds = event.seconds,
+                                              .stall_seconds = stall_seconds});
       return;
     case io::SaveEvent::Kind::failed:
       return trouble("save_failed", event);
@@ -164,7 +177,8 @@ void StepLogger::finish(const Position& end, const SaveCounts& saves,
   summary.efficiency = record.efficiency;
   if (expected.step_s && summary.throughput.median > 0)
     summary.steps_s = {*expected.step_s, plan_.global_batch / summary.throughput.median};
-  output_.end(record, summary);
+  output_.write(record);
+  output_.note("\n" + metrics::summary_table(summary));
 }
 
 }  // namespace ringtrain::train

@@ -3,11 +3,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/metrics/reporter/reporter.hpp"
-#include "ringtrain/monitor/slowdown/rank_ledger.hpp"
+#include "ringtrain/monitor/slowdown/imbalance_detector.hpp"
+#include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/checkpoint/save_alerts.hpp"
 #include "train/engine/stepper.hpp"
@@ -20,8 +22,11 @@ namespace ringtrain::train {
 /// the first shows events only.
 class StepLogger {
  public:
+  /// `hosts` of the ranks, on rank 0 alone: it tells how their steps differ and why they become
+  /// slow, from the accounts that `ask` gets. Without hosts nothing is asked. What is passed, and
+  /// what `ask` refers to, outlives this object.
   StepLogger(metrics::Reporter& output, const RunPlan& plan, Position start, int rank,
-             monitor::RankLedger ranks);
+             const std::vector<std::string>& hosts = {}, monitor::SlowdownReporter::Ask ask = {});
 
   /// A step is over, `wall_seconds` after the one before: what it does not account for is `other`.
   /// `saving`: a save is in flight. Returns where its time went.
@@ -31,18 +36,14 @@ class StepLogger {
   /// `stall_seconds`: what its copy cost the step loop.
   void save(const io::SaveEvent& event, double stall_seconds);
   void event(const std::string& what, const std::string& text) {
-    output_.event({what, rank_, text});
+    output_.write(metrics::EventRecord{what, rank_, text});
   }
   /// What all ranks see alike, so that one tells it.
   void event_of_all(const std::string& what, const std::string& text) {
     if (rank_ == 0) event(what, text);
   }
-  /// As SlowdownReporter, likewise the next two; on rank 0.
-  void expect(monitor::SlowdownReporter::Expectation expected) {
-    ranks_.expect(std::move(expected));
-  }
-  std::optional<monitor::SlowdownReporter::BestPace> best() const { return ranks_.best(); }
-  bool has_settled() const { return ranks_.has_settled(); }
+  /// Null without hosts.
+  monitor::SlowdownReporter* slowdowns() { return slowdowns_ ? &*slowdowns_ : nullptr; }
   /// Whether, since the last call, a slow-down was reported that a link between hosts may explain.
   bool take_links_suspected() { return std::exchange(links_suspected_, false); }
   /// What a run's speed is measured against, where it is known.
@@ -60,6 +61,8 @@ class StepLogger {
 
  private:
   void tell(const StepReport& report);
+  void tell(const monitor::SlowdownReporter::Report& change);
+  std::optional<metrics::PhaseSpread> differences();
   void trouble(const std::string& what, const io::SaveEvent& event);
   double epoch(const Position& position) const;
   std::optional<metrics::SumsReached> reached(double sums_s, double exposed_s, double step_s) const;
@@ -69,7 +72,9 @@ class StepLogger {
   Position start_;
   std::uint64_t last_step_;
   int rank_;
-  monitor::RankLedger ranks_;
+  const monitor::SlowdownReporter::Ask ask_;
+  std::optional<monitor::ImbalanceDetector> imbalance_;
+  std::optional<monitor::SlowdownReporter> slowdowns_;
   metrics::StepTimes times_;
   double seconds_ = 0, rate_ = 0;
   std::optional<metrics::EvalRecord> accuracy_;

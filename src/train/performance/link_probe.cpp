@@ -122,7 +122,7 @@ void LinkProbe::judge(bool may_time) {
   expected_ = verdict.step;
   for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
     output_.note(line);
-  output_.links(verdict);
+  output_.write(verdict);
 }
 
 // Rates are warmed up for five epochs, as Goyal et al. do (RunPlan::learning_rate_of_batch).

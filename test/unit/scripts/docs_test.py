@@ -188,7 +188,7 @@ def check_metrics(source, _):
     code = (source / "src/metrics/sinks/jsonl.cpp").read_text()
     phases = set(re.findall(r'\.metric = "(\w+)"', (source / "src/metrics/scaling/phase.cpp").read_text()))
     page = sections((source / "docs/reference/metrics.md").read_text())
-    helpers, *records = re.split(r"^void JsonLines::write\(", code, flags=re.M)
+    helpers, *records = re.split(r"^Json json_of\(", code, flags=re.M)
     kinds = set()
     for record in records:
         kind = re.search(r'"kind", "(\w+)"', record)[1]
@@ -205,7 +205,7 @@ def check_events(source, _):
     for file in [*(source / "src").rglob("*.cpp"), *(source / "src").rglob("*.hpp")]:
         code = file.read_text()
         if "cuda" not in file.parts:
-            written.update(re.findall(r'\b(?:event|event_of_all|trouble)\(\s*\{?"([a-z_]+)"', code))
+            written.update(re.findall(r'\b(?:event\(|event_of_all\(|trouble\(|EventRecord\{)\s*"([a-z_]+)"', code))
         if file.name.startswith("slowdown"):
             written.update(re.findall(r'return \{"([a-z_]+)"', code))
     page = sections((source / "docs/reference/events.md").read_text())

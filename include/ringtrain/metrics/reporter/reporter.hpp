@@ -12,25 +12,19 @@
 
 namespace ringtrain::metrics {
 
-/// Tells the user about a run, on standard output and error and in the files of
-/// --metrics, --tensorboard and --report. Rank 0 has
-/// the one that speaks, the others one that is silent, so that callers need not ask who they are.
+/// Tells the user about a run, on standard output and error and in the files of --metrics,
+/// --tensorboard and --report. Rank 0 has the one that speaks, the others one that is silent, so
+/// that callers need not ask who they are.
 class Reporter {
  public:
   virtual ~Reporter() = default;
   /// A line for the user, such as what was chosen at the start.
   virtual void note(std::string_view line) = 0;
-  virtual void start(const StartRecord& record) = 0;
-  virtual void step(const StepRecord& record) = 0;
   /// To be called at every step; draws at most ten times a second.
   virtual void progress(const ProgressState& state) = 0;
-  virtual void eval(const EvalRecord& record) = 0;
-  virtual void checkpoint(const CheckpointRecord& record) = 0;
-  /// Something the user should know: shown on standard error, with --quiet too.
-  virtual void event(const EventRecord& record) = 0;
-  virtual void baseline(const ScalingResult& record) = 0;
-  virtual void links(const ScalingForecast& record) = 0;
-  virtual void end(const EndRecord& record, const Summary& summary) = 0;
+  /// Steps and evaluations are lines for the user, too. Events are shown on standard error, with
+  /// --quiet, too. An EndRecord ends the bar of progress.
+  virtual void write(const Record& record) = 0;
 };
 
 /// Where the speaking output writes, and how it knows the time; tests give their own.

@@ -200,8 +200,9 @@ TEST_CASE("output: in a file there are lines and no bar") {
 
   output->note("threads: 2");
   output->progress(state_at(1));
-  output->step(shown_step());
-  output->end({}, small_summary(1));
+  output->write(shown_step());
+  output->write(EndRecord{});
+  output->note("\n" + summary_table(small_summary(1)));
 
   CHECK_THAT(recorder.out,
              StartsWith("threads: 2\n") && Contains("step 240") && Contains("trained 40"));
@@ -228,9 +229,9 @@ TEST_CASE("output: warnings stand out where there are colours, and nowhere else"
   sinks.colours = true;
   const auto coloured = make_reporter({}, sinks);
 
-  plain->event({"a_warning", 0, "look"});
+  plain->write(EventRecord{"a_warning", 0, "look"});
   CHECK_THAT(recorder.err, !Contains("\x1b"));
-  coloured->event({"a_warning", 0, "look"});
+  coloured->write(EventRecord{"a_warning", 0, "look"});
   CHECK_THAT(recorder.err, Contains("\x1b[33m") && EndsWith("look\x1b[0m\n"));
   coloured->note("a line");
   CHECK(recorder.out == "a line\n");
@@ -267,7 +268,8 @@ TEST_CASE("output: the end leaves the last state of the bar and the summary belo
   output->progress(state_at(199));
   output->progress(state_at(200));
 
-  output->end({}, small_summary(1));
+  output->write(EndRecord{});
+  output->note("\n" + summary_table(small_summary(1)));
 
   CHECK_THAT(recorder.err, Contains("step 200/200") && EndsWith("%\n"));
   CHECK(recorder.err.find("trained 40") > recorder.err.find("step 200/200"));
@@ -282,9 +284,10 @@ TEST_CASE("output: --quiet leaves events and metrics") {
   const auto output = make_reporter(options, recorder.sinks(false));
 
   output->note("threads: 2");
-  output->step(shown_step());
-  output->event({"save_failed", 0, "disk full"});
-  output->end({}, small_summary(1));
+  output->write(shown_step());
+  output->write(EventRecord{"save_failed", 0, "disk full"});
+  output->write(EndRecord{});
+  output->note("\n" + summary_table(small_summary(1)));
 
   CHECK(recorder.out.empty());
   CHECK_THAT(recorder.err, Contains("save_failed: disk full"));
@@ -295,10 +298,10 @@ TEST_CASE("output: a checkpoint is in the next log line with its age") {
   Recorder recorder;
   const auto output = make_reporter({}, recorder.sinks(false));
   recorder.now = 10;
-  output->checkpoint({.step = 200, .file = "f"});
+  output->write(CheckpointRecord{.step = 200, .file = "f"});
   recorder.now = 51;
 
-  output->step(shown_step());
+  output->write(shown_step());
 
   CHECK_THAT(recorder.out, Contains("| checkpoint 200, 41 s old"));
 }
@@ -309,8 +312,8 @@ TEST_CASE("output: a metrics file that fails is told once, and the log goes on")
   Recorder recorder;
   const auto output = make_reporter(options, recorder.sinks(false));
 
-  output->step(shown_step());
-  output->step(shown_step());
+  output->write(shown_step());
+  output->write(shown_step());
 
   CHECK_THAT(recorder.err, Contains("No space left"));
   CHECK(recorder.err.find("No space left") == recorder.err.rfind("No space left"));
@@ -323,16 +326,17 @@ TEST_CASE("output: the silent one of other ranks shows events only") {
   Redirected out(STDOUT_FILENO), err(STDERR_FILENO);
 
   output->note("a note");
-  output->start({});
-  output->step(shown_step());
+  output->write(StartRecord{});
+  output->write(shown_step());
   output->progress(state_at(50));
-  output->eval({});
-  output->checkpoint({.step = 200, .file = "f"});
-  output->baseline({});
-  output->links({});
-  output->end({}, small_summary(2));
+  output->write(EvalRecord{});
+  output->write(CheckpointRecord{.step = 200, .file = "f"});
+  output->write(ScalingResult{});
+  output->write(ScalingForecast{});
+  output->write(EndRecord{});
+  output->note("\n" + summary_table(small_summary(2)));
   const std::string before_event = err.text();
-  output->event({"save_failed", 3, "disk full"});
+  output->write(EventRecord{"save_failed", 3, "disk full"});
 
   const std::string out_text = out.end(), err_text = err.end();
   CHECK(out_text.empty());

@@ -41,16 +41,17 @@ StepRecord written_step() {
 
 TEST_CASE("metrics: every record is one JSON object a line, with its kind and values") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
 
-  metrics.write(StartRecord{
+  metrics->write(StartRecord{
       .configuration = R"({"lr":0.1})", .build = "0.1", .ranks = 2, .hosts = {"a", "b"}});
-  metrics.write(written_step());
-  metrics.write(EvalRecord{.step = 240, .top1 = 0.75, .top5 = 1, .loss = 0.5, .examples = 2000});
-  metrics.write(CheckpointRecord{
+  metrics->write(written_step());
+  metrics->write(EvalRecord{.step = 240, .top1 = 0.75, .top5 = 1, .loss = 0.5, .examples = 2000});
+  metrics->write(CheckpointRecord{
       .step = 200, .file = "d/s.h5", .bytes = 5, .seconds = 0.5, .stall_seconds = 0.25});
-  metrics.write(EventRecord{.what = "save_failed", .rank = 3, .text = "disk \"full\"\n"});
-  metrics.write(EndRecord{.steps = 300, .examples = 600, .seconds = 2, .examples_per_second = 300});
+  metrics->write(EventRecord{.what = "save_failed", .rank = 3, .text = "disk \"full\"\n"});
+  metrics->write(
+      EndRecord{.steps = 300, .examples = 600, .seconds = 2, .examples_per_second = 300});
 
   const auto r = records_in(file);
   REQUIRE(r.size() == 6);
@@ -78,11 +79,11 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
 
 TEST_CASE("metrics: how the ranks differ is told where it is known") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
   StepRecord record = written_step();
   record.ranks.emplace();
   record.ranks->phases[0] = {.min = 0.1, .median = 0.2, .max = 0.4, .max_rank = 3};
-  metrics.write(record);
+  metrics->write(record);
 
   const json ranks = records_in(file).at(0)["phases_of_ranks"];
   CHECK(ranks["data_wait"] == json::parse(R"({"min":0.1,"median":0.2,"max":0.4,"max_rank":3})"));
@@ -92,19 +93,19 @@ TEST_CASE("metrics: how the ranks differ is told where it is known") {
 
 TEST_CASE("metrics: what sums reach is there where ranks are several") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
   StepRecord step = written_step();
   step.sums = SumsReached{1.5e8, 0.25};
-  metrics.write(step);
-  metrics.write(EndRecord{
+  metrics->write(step);
+  metrics->write(EndRecord{
       .steps = 1, .sums = SumsReached{1e8, 0.5}, .expected_step_s = 0.1, .efficiency = 0.75});
-  metrics.write(ScalingForecast{.ranks = 2,
-                                .buckets = 3,
-                                .bytes = 4e6,
-                                .link = {0.001, 1e-8},
-                                .step = {.compute_s = 0.1, .exposed_s = 0.025, .sums_s = 0.04},
-                                .target = 0.9,
-                                .batch = 96});
+  metrics->write(ScalingForecast{.ranks = 2,
+                                 .buckets = 3,
+                                 .bytes = 4e6,
+                                 .link = {0.001, 1e-8},
+                                 .step = {.compute_s = 0.1, .exposed_s = 0.025, .sums_s = 0.04},
+                                 .target = 0.9,
+                                 .batch = 96});
 
   const auto r = records_in(file);
   REQUIRE(r.size() == 3);
@@ -119,9 +120,9 @@ TEST_CASE("metrics: what sums reach is there where ranks are several") {
 
 TEST_CASE("metrics: how sums travel between hosts is there where it was measured") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
   const allreduce::RingTuning fixed{.largest_segment = 2048, .smallest_segment = 2048};
-  metrics.write(ScalingForecast{
+  metrics->write(ScalingForecast{
       .ring = allreduce::RingChoice{
           {fixed, 3, true},
           0.01,
@@ -138,12 +139,12 @@ TEST_CASE("metrics: how sums travel between hosts is there where it was measured
 
 TEST_CASE("metrics: a loss has nine digits and may be no number") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
   StepRecord record = written_step();
   record.loss = 2.0 / 3;
-  metrics.write(record);
+  metrics->write(record);
   record.loss = std::nan("");
-  metrics.write(record);
+  metrics->write(record);
 
   CHECK_THAT(file.text(), Catch::Contains("\"loss\":0.666666667,"));
   CHECK(records_in(file)[1]["loss"].is_null());
@@ -151,41 +152,42 @@ TEST_CASE("metrics: a loss has nine digits and may be no number") {
 
 TEST_CASE("metrics: a name that is not UTF-8 does not end the run") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
 
-  metrics.write(EventRecord{.what = "save_failed", .rank = 0, .text = "caf\xe9"});
+  metrics->write(EventRecord{.what = "save_failed", .rank = 0, .text = "caf\xe9"});
 
   CHECK(records_in(file).size() == 1);
 }
 
 TEST_CASE("metrics: a line is in the file when write returns") {
   const TemporaryFile file;
-  JsonLines metrics(file.path(), no_warning);
+  const auto metrics = make_json_lines(file.path(), no_warning);
 
-  metrics.write(written_step());
+  metrics->write(written_step());
 
   CHECK(file.text().back() == '\n');
 }
 
 TEST_CASE("metrics: a resumed run appends, and starts a new line after a torn one") {
   const TemporaryFile whole("{\"kind\":\"step\"}\n"), torn("{\"kind\":\"st");
-  JsonLines(whole.path(), no_warning).write(written_step());
-  JsonLines(torn.path(), no_warning).write(written_step());
+  make_json_lines(whole.path(), no_warning)->write(written_step());
+  make_json_lines(torn.path(), no_warning)->write(written_step());
 
   CHECK(records_in(whole).size() == 2);
   CHECK_THAT(torn.text(), Catch::StartsWith("{\"kind\":\"st\n{\"kind\":\"step\""));
 }
 
 TEST_CASE("metrics: a file that cannot be opened is an error before training") {
-  CHECK_THROWS_WITH(JsonLines("/nowhere/at/all.jsonl", no_warning),
+  CHECK_THROWS_WITH(make_json_lines("/nowhere/at/all.jsonl", no_warning),
                     Catch::Contains("--metrics /nowhere/at/all.jsonl: No such file"));
 }
 
 TEST_CASE("metrics: a full disk is reported once and training goes on") {
   std::vector<std::string> warnings;
-  JsonLines metrics("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
+  const auto metrics =
+      make_json_lines("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
 
-  for (int i = 0; i < 3; ++i) metrics.write(written_step());
+  for (int i = 0; i < 3; ++i) metrics->write(written_step());
 
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0], Catch::Contains("/dev/full: No space left on device") &&
@@ -196,13 +198,14 @@ TEST_CASE("metrics: a file that is deleted is told once, a moved one is not") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "m.jsonl", moved = folder.path() / "moved";
   std::vector<std::string> warnings;
-  JsonLines metrics(path, [&](std::string_view text) { warnings.emplace_back(text); });
+  const auto metrics =
+      make_json_lines(path, [&](std::string_view text) { warnings.emplace_back(text); });
   std::filesystem::rename(path, moved);
-  metrics.write(written_step());
+  metrics->write(written_step());
   CHECK(warnings.empty());
 
   std::filesystem::remove(moved);
-  for (int i = 0; i < 3; ++i) metrics.write(written_step());
+  for (int i = 0; i < 3; ++i) metrics->write(written_step());
 
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0] == "--metrics " + path.string() +
@@ -212,14 +215,15 @@ TEST_CASE("metrics: a file that is deleted is told once, a moved one is not") {
 TEST_CASE("metrics: a file that may not grow is told with its limit, and ends with a whole line") {
   const TemporaryFile file;
   std::vector<std::string> warnings;
-  JsonLines metrics(file.path(), [&](std::string_view text) { warnings.emplace_back(text); });
+  const auto metrics =
+      make_json_lines(file.path(), [&](std::string_view text) { warnings.emplace_back(text); });
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit small{1024, before.rlim_max};
 
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-  for (int i = 0; i < 10; ++i) metrics.write(written_step());
+  for (int i = 0; i < 10; ++i) metrics->write(written_step());
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
 

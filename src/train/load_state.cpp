@@ -85,7 +85,7 @@ void note_changes(const Resumed& resumed, const Loading& l) {
   if (saved.global_batch != std::uint64_t(l.plan.global_batch))
     l.output.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
                               saved.global_batch, l.plan.global_batch));
-  if (saved.plans != l.plans)
+  if (!same_plans(saved.plans, l.plans, l.plan))
     l.output.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
                     brief(saved.plans), l.plans));

@@ -205,6 +205,15 @@ std::string with_shares(const std::string& plans, const RunPlan& plan) {
   return object.dump();
 }
 
+bool same_plans(const std::string& saved, const std::string& now, const RunPlan& plan) {
+  const auto unnamed = [&](const std::string& plans) {
+    json object = json::parse(plans, nullptr, false);
+    if (plan.shares_are_equal() && shares_in(plans) == plan.shares) object.erase("shares");
+    return object;
+  };
+  return saved == now || unnamed(saved) == unnamed(now);
+}
+
 // A checkpoint's texts may be anybody's.
 std::vector<int> shares_in(std::string_view plans) {
   const json object = json::parse(plans, nullptr, false);

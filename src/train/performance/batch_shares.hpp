@@ -38,6 +38,8 @@ std::string shares_text(std::span<const int> shares);
 
 /// `plans`, a JSON object, with the plan's shares where these are not equal: for checkpoints.
 std::string with_shares(const std::string& plans, const RunPlan& plan);
+/// Whether such plans make the same bits as the plan's: shares that are equal need no name.
+bool same_plans(const std::string& saved, const std::string& now, const RunPlan& plan);
 /// The shares that such plans name; none where they are equal, or the text is not ours.
 std::vector<int> shares_in(std::string_view plans);
 

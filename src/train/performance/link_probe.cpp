@@ -21,6 +21,7 @@ constexpr double slow_s_per_byte = 1 / 300e6;  // of 2.4 Gbit/s
 constexpr double enough_s = 1;                 // a busy machine's speed changes within less
 constexpr double most_batches_s = 2;           // of timing a larger one
 constexpr double least_growing = 0.1;          // of a batch; less is noise
+constexpr double far_above = 2;                // the recipe's learning rate
 
 // Backward makes the tail final first.
 std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
@@ -122,7 +123,20 @@ void LinkProbe::judge(bool may_time) {
   expected_ = verdict.step;
   for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
     output_.note(line);
+  if (const std::string caution = caution_of(verdict); !caution.empty()) output_.note(caution);
   output_.write(verdict);
+}
+
+std::string LinkProbe::caution_of(const metrics::ScalingForecast& verdict) const {
+  if (!verdict.larger) return "";
+  const double times = double(verdict.larger->batch) / most_of_a_rank();
+  const double rate = plan_.learning_rate_of_batch(times);
+  const auto usual = plan_.recipe_rate_of_batch(times);
+  if (!usual || rate <= far_above * *usual) return "";
+  return fmt::format(
+      "links: --lr {:.3g}, as this run's grows with the batch, is {:.1f} times the {:.3g} of the "
+      "model's recipe for that batch: training may diverge",
+      rate, rate / *usual, *usual);
 }
 
 // Rates are warmed up for five epochs, as Goyal et al. do (RunPlan::learning_rate_of_batch).

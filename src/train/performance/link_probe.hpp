@@ -42,6 +42,8 @@ class LinkProbe {
   int most_of_a_rank() const;
   std::optional<double> share_compressed() const;
   std::string command_of(const metrics::ScalingForecast& verdict) const;
+  /// Whether that command's learning rate may be too high; empty: it is not.
+  std::string caution_of(const metrics::ScalingForecast& verdict) const;
   /// Where it makes the step of `now` at least a tenth shorter. Collective.
   std::optional<metrics::OtherShares> better_shares(const metrics::StepParts& step,
                                                     const metrics::Forecast& now) const;

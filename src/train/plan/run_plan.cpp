@@ -60,6 +60,12 @@ io::Augmentation input_of(const model::Model& model) {
   return input;
 }
 
+// Adam's rate grows with the root of the batch.
+double grown(optim::OptimizerKind kind, double learning_rate, double times) {
+  const bool adam = kind == optim::OptimizerKind::adam || kind == optim::OptimizerKind::adamw;
+  return learning_rate * (adam ? std::sqrt(times) : times);
+}
+
 optim::OptimizerSettings optimizer_of(const config::Options& o, const model::Model& model) {
   optim::OptimizerSettings settings;
   settings.kind = *o.optimizer;
@@ -247,9 +253,17 @@ double RunPlan::learning_rate_of_batch(double times) const {
   const model::Recipe& recipe = model.recipe;
   if (recipe.learning_rate_batch == 0 && *options.lr == recipe.learning_rate)
     times = std::min(times, std::max(1., times * global_batch / recipe.batch));
-  const bool adam =
-      optimizer.kind == optim::OptimizerKind::adam || optimizer.kind == optim::OptimizerKind::adamw;
-  return *options.lr * (adam ? std::sqrt(times) : times);
+  return grown(optimizer.kind, *options.lr, times);
+}
+
+std::optional<double> RunPlan::recipe_rate_of_batch(double times) const {
+  const model::Recipe& recipe = model.recipe;
+  if (*options.optimizer != config::enumerator<optim::OptimizerKind>().read(recipe.optimizer))
+    return std::nullopt;
+  const double images = times * global_batch;
+  return grown(optimizer.kind, recipe.learning_rate,
+               recipe.learning_rate_batch > 0 ? images / recipe.learning_rate_batch
+                                              : std::max(1., images / recipe.batch));
 }
 
 io::LoaderOptions RunPlan::loader(io::Split split) const {

@@ -76,6 +76,8 @@ struct RunPlan {
   /// 2022, arXiv:2205.10287). A recipe's rate that is never scaled counts for the recipe's batch
   /// where that is larger.
   double learning_rate_of_batch(double times) const;
+  /// The recipe's own rate for that batch; none where another optimizer than the recipe's is used.
+  std::optional<double> recipe_rate_of_batch(double times) const;
   /// What the user should know of the plan before training, line by line.
   std::vector<std::string> hints() const;
   /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not

@@ -90,6 +90,23 @@ TEST_CASE("shares: a checkpoint's plans keep them, and those of others are left 
     CHECK(shares_in(text).empty());
 }
 
+TEST_CASE("shares: equal ones make the same bits whether a checkpoint names them or not") {
+  RunPlan plan;
+  plan.ranks = 2;
+  plan.micro_batch = 5;
+  plan.take_shares({3, 2}, 0);  // equal but for the image that is left over
+  const std::string none = R"({"threads":1})", named = R"({"threads":1,"shares":[3,2]})";
+
+  CHECK(same_plans(none, none, plan));
+  CHECK(same_plans(named, none, plan));
+  CHECK(same_plans(none, named, plan));
+  CHECK_FALSE(same_plans(R"({"threads":1,"shares":[2,3]})", none, plan));
+  CHECK_FALSE(same_plans(R"({"threads":2,"shares":[3,2]})", none, plan));
+  CHECK_FALSE(same_plans("{", none, plan));
+  plan.take_shares({1, 4}, 0);
+  CHECK_FALSE(same_plans(none, R"({"threads":1,"shares":[1,4]})", plan));
+}
+
 TEST_CASE("shares: they are written as --shares takes them") {
   CHECK(shares_text(Counts{10, 6}) == "10:6");
   CHECK(shares_text(Counts{7}) == "7");

@@ -207,6 +207,21 @@ TEST_CASE("plan: the rate of a larger batch grows with it, from the batch that t
   CHECK(make_run_plan(small, 2, 0, 2).learning_rate_of_batch(4) == Approx(0.02));
 }
 
+TEST_CASE("plan: the recipe's own rate of a larger batch, of its optimizer") {
+  config::Options o = options_for("cifar10_cnn");  // rate 0.1, batch 128, never scaled
+  o.batch = 16;
+  o.lr = 1;
+  const RunPlan plan = make_run_plan(o, 2, 0, 2);
+  CHECK(*plan.recipe_rate_of_batch(2) == Approx(0.1));  // 64 images
+  CHECK(*plan.recipe_rate_of_batch(8) == Approx(0.2));  // 256
+  config::Options scaled = options_for("resnet20");     // rate 0.1 for a batch of 128
+  scaled.batch = 16;
+  CHECK(*make_run_plan(scaled, 2, 0, 2).recipe_rate_of_batch(2) == Approx(0.05));
+
+  o.optimizer = optim::OptimizerKind::adam;
+  CHECK_FALSE(make_run_plan(o, 2, 0, 2).recipe_rate_of_batch(2));
+}
+
 TEST_CASE("plan: a global batch that does not divide gives the first ranks one image more") {
   config::Options o = options_for("mlp");
   o.global_batch = 10;

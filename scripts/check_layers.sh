@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Holds the rooms of src/ and include/ to docs/internals/architecture.md: what a room may include, by which door, how many files a folder has,
-# where a vendor's header is included, a room's namespace, and that no two types of one namespace have one name. Says each violation; then ends with 1.
+# where a vendor's header is included, a room's namespace, that a room says what it is for, and that no two types of one namespace have one name. Says each violation; then ends with 1.
 #   check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -91,6 +91,24 @@ while IFS=: read -r file line used; do
     say "$file:$line: $room is entered by include/ringtrain/$room only"
   [[ $path == ringtrain/* || $file != include/* ]] || say "$file:$line: a header in include/ includes one of src/"
 done < <(sources | xargs grep -nE '^#include "(ringtrain/)?[a-z_]+/' /dev/null)
+
+# A room says in its main header, in five to ten lines, what it is for; of sub-rooms, those of these rooms do.
+noted=" allreduce metrics monitor "
+declare -A note
+while read -r room lines file; do
+  note[$room]=$file
+  ((lines >= 5 && lines <= 10)) || say "$file: the note of room $room has $lines lines; 5 to 10 say what it is for"
+done < <(find src include -name '*.hpp' -exec awk '
+  function end() { if (room) print room, lines, file; room = "" }
+  FNR == 1 { end() }
+  /^\/\/ Room `/ { end(); split($0, part, "`"); room = part[2]; lines = 0; file = FILENAME }
+  room && /^\/\// { ++lines }
+  !/^\/\// { end() }
+  END { end() }' {} +)
+for room in "${!may_use[@]}"; do
+  [[ $room == *.cpp || $room == */* && $noted != *" ${room%%/*} "* ]] || [[ -v note[$room] ]] ||
+    say "$room: no header begins with what the room is for: // Room \`$room\`: ..."
+done
 
 # A table that goes round in circles allows anything.
 circle=$(for room in "${!may_use[@]}"; do for used in ${may_use[$room]}; do echo "$used $room"; done; done | tsort 2>&1 >/dev/null) ||

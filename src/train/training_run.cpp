@@ -145,7 +145,8 @@ void TrainingRun::compare_with_one_rank() {
   const auto measured = measure_baseline(plan_, engine_, session_, control_.signals());
   if (!measured) return;  // the first step of training finds the same request
   const metrics::ScalingResult& result = *measured;
-  for (const std::string& line : metrics::told(result, session_.size())) output_.note(line);
+  for (const std::string& line : metrics::speedup_lines(result, session_.size()))
+    output_.note(line);
   output_.write(result);
   efficiency_.keep(result);
   const bool enough =

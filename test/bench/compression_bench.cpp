@@ -47,7 +47,7 @@ double sum_ms(allreduce::Compressor& compressor, std::vector<float> values) {
   allreduce::Ring ring(link);
   const allreduce::Piece piece{0, values.data()};
   const auto begin = std::chrono::steady_clock::now();
-  compressor.sum({&piece, 1}, ring);
+  compressor.allreduce({&piece, 1}, ring);
   compressor.accept();
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
       .count();

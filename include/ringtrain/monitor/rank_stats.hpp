@@ -19,7 +19,7 @@ struct PhaseTotals {
 /// happened between them.
 struct RankStats {
   PhaseTotals spent;
-  SystemSample vitals;
+  SystemSample system;
 };
 
 /// What all ranks told of themselves at both ends of a stretch of time, by rank.

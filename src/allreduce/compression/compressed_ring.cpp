@@ -42,12 +42,12 @@ std::vector<Range> CompressedRing::slices(Range part) const {
   return slices;
 }
 
-void CompressedRing::sum(Range part, float* values) {
+void CompressedRing::allreduce(Range part, float* values) {
   std::vector<Piece> pieces;
   for (std::size_t m = 0; m < matrices_.size(); ++m)
     if (overlap(matrices_[m].range(), part))
       pieces.push_back({m, values + (matrices_[m].first - part.first)});
-  compressor_->sum(pieces, ring_);
+  compressor_->allreduce(pieces, ring_);
 }
 
 }  // namespace ringtrain::allreduce

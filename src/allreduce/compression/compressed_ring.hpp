@@ -15,7 +15,7 @@ class CompressedRing {
   /// Which parts of gradients `part` this lane sums, counted from its first. `part` cuts no matrix.
   std::vector<Range> slices(Range part) const;
   /// Sums these slices of `part`, whose gradients are at `values`, over the hosts. Collective.
-  void sum(Range part, float* values);
+  void allreduce(Range part, float* values);
   /// Of this lane's matrices.
   CompressionState& state() { return *compressor_; }
 

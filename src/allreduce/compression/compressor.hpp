@@ -1,4 +1,10 @@
 #pragma once
+// Room `allreduce/compression`: gradients that travel between hosts as a few numbers (--compress),
+// with what was left out kept for the next step. `powersgd` has low-rank factors, `topk` the
+// largest numbers; CompressedRing gives whole matrices of a bucket to one of them.
+//
+// Threads: the one that sums; factors are computed on several where CompressedGradients says so.
+// Collective: Compressor::allreduce(), among one rank a host.
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -23,7 +29,7 @@ class Compressor : public CompressionState {
   /// Sums in place, with what was left out before. All ranks of `ring`, one a host, call it with
   /// the same matrices, and end with the same bits. What is not finite on one host makes its matrix
   /// not finite on all.
-  virtual void sum(std::span<const Piece> pieces, Ring& ring) = 0;
+  virtual void allreduce(std::span<const Piece> pieces, Ring& ring) = 0;
 };
 
 /// `threads` as in CompressedGradients.

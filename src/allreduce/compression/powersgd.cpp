@@ -27,7 +27,7 @@ bool bring_into_range(std::span<float> values) {
 class PowerSgd final : public Compressor {
  public:
   PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices, int threads);
-  void sum(std::span<const Piece> pieces, Ring& ring) override;
+  void allreduce(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override;
   void scale(float factor) override { left_over_.scale(factor); }
   std::size_t size() const override { return left_over_.kept().size() + right_.size(); }
@@ -96,7 +96,7 @@ void PowerSgd::accept() {
   right_.swap(next_right_);
 }
 
-void PowerSgd::sum(std::span<const Piece> pieces, Ring& ring) {
+void PowerSgd::allreduce(std::span<const Piece> pieces, Ring& ring) {
   sum_left_factors(pieces, ring);
   sum_right_factors(pieces, ring);
   expand(pieces);
@@ -113,7 +113,7 @@ void PowerSgd::sum_left_factors(std::span<const Piece> pieces, Ring& ring) {
     times_right(whole(piece, m.data()), right(piece, &right_[factors_[piece.matrix].right]),
                 left(piece, left_factors_.of(p)));
   });
-  ring.sum(left_factors_.numbers());
+  ring.allreduce(left_factors_.numbers());
 }
 
 // What this host's own factors cannot say is left over; what hosts differ in is summed.
@@ -137,7 +137,7 @@ void PowerSgd::sum_right_factors(std::span<const Piece> pieces, Ring& ring) {
     times_left(m, basis, own);
     add_product(m, basis, own, -1);
   });
-  ring.sum(right_factors_.numbers());
+  ring.allreduce(right_factors_.numbers());
 }
 
 void PowerSgd::expand(std::span<const Piece> pieces) {

@@ -24,7 +24,7 @@ static_assert(sizeof(IndexedValue) == 2 * sizeof(float));
 class TopK final : public Compressor {
  public:
   TopK(const Compression& how, std::span<const GradientMatrix> matrices, int threads);
-  void sum(std::span<const Piece> pieces, Ring& ring) override;
+  void allreduce(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override { left_over_.accept(); }
   void scale(float factor) override { left_over_.scale(factor); }
   std::size_t size() const override { return left_over_.kept().size(); }
@@ -60,7 +60,7 @@ TopK::TopK(const Compression& how, std::span<const GradientMatrix> matrices, int
     tensors_.push_back({matrix.count(), kept_values(how, matrix)});
 }
 
-void TopK::sum(std::span<const Piece> pieces, Ring& ring) {
+void TopK::allreduce(std::span<const Piece> pieces, Ring& ring) {
   gather_largest(pieces, ring);
   add_up(pieces, static_cast<std::size_t>(ring.size()));
   sum_others(pieces, ring);
@@ -105,7 +105,7 @@ void TopK::sum_others(std::span<const Piece> pieces, Ring& ring) {
   others_.clear();
   for (const Piece& piece : pieces)
     std::copy_n(piece.values, count(piece), others_.add(count(piece)).begin());
-  ring.sum(others_.numbers());
+  ring.allreduce(others_.numbers());
   for (std::size_t p = 0; p < pieces.size(); ++p)
     std::copy_n(others_.of(p), count(pieces[p]), pieces[p].values);
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "allreduce/compression/compressed_ring.hpp"
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 #include "allreduce/hierarchical/mpi_link.hpp"
 #include "allreduce/hierarchical/shared_memory.hpp"
 #include "allreduce/hierarchical/sum_thread.hpp"
@@ -66,9 +66,9 @@ class RingCommunicator final : public Communicator {
     int number;
     Buffer desk_memory;
     std::unique_ptr<BetweenHosts> between_hosts;  // null: one host, or no lane of this rank
-    HostReduce host_sum;
-    Buffer copies = {};                     // of views from elsewhere
-    std::optional<CommThread> thread = {};  // last: it uses the others
+    HierarchicalAllreduce all_ranks;
+    Buffer copies = {};                    // of views from elsewhere
+    std::optional<SumThread> thread = {};  // last: it uses the others
   };
 
   MPI_Comm make_lane() const;
@@ -79,9 +79,9 @@ class RingCommunicator final : public Communicator {
   PendingSum pending_sum(Track& track, View values, const SumOptions& options);
   Track& next_track();
   void wait_for_sums();
-  void sum(Track& track, std::span<const PendingSum> started);
-  void sum_all(Track& track, std::span<const PendingSum> started);
-  void sum_copied(Track& track, const PendingSum& sum);
+  void allreduce(Track& track, std::span<const PendingSum> started);
+  void allreduce_pending(Track& track, std::span<const PendingSum> started);
+  void allreduce_copy(Track& track, const PendingSum& sum);
 
   const MpiSession& session_;
   const Topology here_;
@@ -127,7 +127,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
     Track& track = *tracks_.emplace_back(make_track(lane, number, options));
     if (overlaps())
       track.thread.emplace(
-          [this, on = &track](const PendingSum& next) { sum(*on, std::span(&next, 1)); });
+          [this, on = &track](const PendingSum& next) { allreduce(*on, std::span(&next, 1)); });
   }
 }
 
@@ -146,11 +146,11 @@ std::unique_ptr<RingCommunicator::Track> RingCommunicator::make_track(
   std::unique_ptr<BetweenHosts> between_hosts = make_between_hosts(lane, number, options);
   CompressedRing* const compressed =
       between_hosts && between_hosts->compressed ? &*between_hosts->compressed : nullptr;
-  HostReduce host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
-                      between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
-                      here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
+  HierarchicalAllreduce all_ranks(here_.place, desks_in(desk_memory), crowded(here_, options),
+                                  between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
+                                  here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
   return std::unique_ptr<Track>(
-      new Track{number, std::move(desk_memory), std::move(between_hosts), std::move(host_sum)});
+      new Track{number, std::move(desk_memory), std::move(between_hosts), std::move(all_ranks)});
 }
 
 std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
@@ -224,7 +224,7 @@ void RingCommunicator::finish() {
 void RingCommunicator::wait_for_sums() {
   for (const auto& track : tracks_)
     if (track->thread) track->thread->finish();
-  sum(*tracks_.front(), pending_);
+  allreduce(*tracks_.front(), pending_);
   pending_.clear();
 }
 
@@ -242,33 +242,33 @@ void RingCommunicator::abort() noexcept {
   started_ = 0;
 }
 
-void RingCommunicator::sum(Track& track, std::span<const PendingSum> started) {
-  if (!on_sum_ || started.empty()) return sum_all(track, started);
+void RingCommunicator::allreduce(Track& track, std::span<const PendingSum> started) {
+  if (!on_sum_ || started.empty()) return allreduce_pending(track, started);
   std::uint64_t bytes = 0;
   for (const PendingSum& one : started) bytes += one.count * sizeof(float);
   const auto begin = TimeSpan::Clock::now();
-  sum_all(track, started);
+  allreduce_pending(track, started);
   on_sum_(track.number, {begin, TimeSpan::Clock::now(), bytes});
 }
 
 // Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
-void RingCommunicator::sum_all(Track& track, std::span<const PendingSum> started) {
+void RingCommunicator::allreduce_pending(Track& track, std::span<const PendingSum> started) {
   const auto is_copied = [](const PendingSum& sum) { return sum.elsewhere.size() > 0; };
   while (!started.empty()) {
     const auto copied = std::ranges::find_if(started, is_copied);
     const auto in_place = static_cast<std::size_t>(copied - started.begin());
     if (in_place > 0)
-      track.host_sum.sum(started.first(in_place));
+      track.all_ranks.allreduce(started.first(in_place));
     else
-      sum_copied(track, started.front());
+      allreduce_copy(track, started.front());
     started = started.subspan(std::max<std::size_t>(1, in_place));
   }
 }
 
-void RingCommunicator::sum_copied(Track& track, const PendingSum& sum) {
+void RingCommunicator::allreduce_copy(Track& track, const PendingSum& sum) {
   const std::span<float> copy(sum.replicas.of(here_.place.rank), sum.count);
   std::ranges::copy(sum.elsewhere.host(), copy.begin());
-  track.host_sum.sum(std::span(&sum, 1));
+  track.all_ranks.allreduce(std::span(&sum, 1));
   std::ranges::copy(copy, sum.elsewhere.data());
 }
 

@@ -7,23 +7,23 @@
 
 namespace ringtrain::allreduce {
 
-CommThread::CommThread(std::function<void(const PendingSum&)> sum)
+SumThread::SumThread(std::function<void(const PendingSum&)> sum)
     : sum_(std::move(sum)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-void CommThread::start(const PendingSum& sum) {
+void SumThread::start(const PendingSum& sum) {
   const std::scoped_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   waiting_.push_back(sum);
   changed_.notify_all();
 }
 
-void CommThread::finish() {
+void SumThread::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return waiting_.empty(); });
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void CommThread::run(const std::stop_token& stop) {
+void SumThread::run(const std::stop_token& stop) {
   ::prctl(PR_SET_NAME, "sum");
   ::prctl(PR_SET_TIMERSLACK, 1);  // naps of microseconds; by default they take 50 us longer
   std::unique_lock lock(mutex_);

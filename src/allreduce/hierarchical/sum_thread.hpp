@@ -7,16 +7,16 @@
 #include <stop_token>
 #include <thread>
 
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 
 namespace ringtrain::allreduce {
 
 /// A thread that sums one after the other, in the order they were handed over. Asleep while it
 /// has none.
-class CommThread {
+class SumThread {
  public:
   /// The destructor waits for the sum the thread is in: make that end first.
-  explicit CommThread(std::function<void(const PendingSum&)> sum);
+  explicit SumThread(std::function<void(const PendingSum&)> sum);
 
   /// Both rethrow what a sum before threw.
   void start(const PendingSum& sum);

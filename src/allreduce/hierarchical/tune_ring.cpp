@@ -7,7 +7,7 @@
 #include <optional>
 #include <stop_token>
 
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 #include "allreduce/hierarchical/mpi_link.hpp"
 #include "ringtrain/base/statistics.hpp"
 
@@ -25,8 +25,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// What this rank gives to the sums between hosts, as HostReduce has it: the ranks of a host share
-// its link.
+// What this rank gives to the sums between hosts, as HierarchicalAllreduce has it: the ranks of a
+// host share its link.
 class OwnLane {
  public:
   OwnLane(const Topology& here, std::size_t floats) : place_(here.place), floats_(floats) {
@@ -36,10 +36,10 @@ class OwnLane {
     if (on_a_lane) link_ = std::make_unique<MpiLink>(lane, std::stop_token(), 0, waiting_);
   }
   void sum(const RingTuning& tuning) {
-    if (link_) Ring(*link_, tuning).sum(first(part(floats_)));
+    if (link_) Ring(*link_, tuning).allreduce(first(part(floats_)));
   }
   void sum_of_nothing() {
-    if (link_) Ring(*link_).sum(first(1));
+    if (link_) Ring(*link_).allreduce(first(1));
   }
   // All hosts send to the next at the same time. Returns seconds a float, of the second half:
   // TCP has opened its window by then.

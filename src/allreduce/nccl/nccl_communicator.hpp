@@ -1,4 +1,10 @@
 #pragma once
+// Room `allreduce/nccl`: sums between GPUs by NCCL, which is loaded when it is needed. NcclGroup
+// bounds each call by a time limit; NcclCommunicator queues sums behind the compute stream;
+// `host_staging` hands gradients to the CPUs' ring where they travel compressed between hosts.
+//
+// Threads: main; abort() and check() from any.
+// Collective: everything that sums or allocates registered memory.
 #include <map>
 #include <memory>
 #include <optional>

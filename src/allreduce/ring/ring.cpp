@@ -60,11 +60,11 @@ Range Ring::own_part(std::size_t count, int rank, int ranks) {
 }
 
 // Messages of 16-bit numbers have twice as many, and so as many bytes.
-void Ring::sum(std::span<float> data, Element wire, const ReduceHook* hook) {
+void Ring::allreduce(std::span<float> data, Element wire, const ReduceHook* hook) {
   RingTuning tuning = tuning_;
   tuning.smallest_segment *= sizeof(float) / bytes_of(wire);
   tuning.largest_segment *= sizeof(float) / bytes_of(wire);
-  sum_through(link_through(wire), data, tuning, hook);
+  allreduce_through(link_through(wire), data, tuning, hook);
 }
 
 // Each rank sends on what it received last, first its own.
@@ -88,8 +88,8 @@ RingLink& Ring::link_through(Element wire) {
   return *narrow;
 }
 
-void Ring::sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
-                       const ReduceHook* hook) {
+void Ring::allreduce_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
+                             const ReduceHook* hook) {
   const auto n = static_cast<std::size_t>(link.size());
   if (n == 1 || data.empty()) return;
   const std::size_t part = divide_up(divide_up(data.size(), line), n) * line;

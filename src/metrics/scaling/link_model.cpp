@@ -186,7 +186,8 @@ std::string way_out(const ScalingForecast& v) {
 
 }  // namespace
 
-std::vector<std::string> told(const ScalingForecast& v, bool details, const std::string& command) {
+std::vector<std::string> verdict_lines(const ScalingForecast& v, bool details,
+                                       const std::string& command) {
   std::vector<std::string> lines{fmt::format(
       "links: {:.1f} MB of gradients a step take {:.1f} ms ({:.0f} MB/s of bus bandwidth), {:.1f} "
       "ms "

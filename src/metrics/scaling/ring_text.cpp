@@ -31,8 +31,8 @@ std::string table(const allreduce::RingChoice& choice) {
 
 }  // namespace
 
-std::vector<std::string> told(const allreduce::RingChoice& choice, const config::Tune& tune,
-                              bool details) {
+std::vector<std::string> ring_lines(const allreduce::RingChoice& choice, const config::Tune& tune,
+                                    bool details) {
   if (!tune.measures())
     return {fmt::format("links: nothing is measured, as --tuning {} says: {}",
                         config::tune_value().write(tune), text_of(choice.plan))};

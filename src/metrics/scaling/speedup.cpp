@@ -94,7 +94,7 @@ std::string by_phase(const ScalingResult& c) {
 
 }  // namespace
 
-std::vector<std::string> told(const ScalingResult& c, int ranks) {
+std::vector<std::string> speedup_lines(const ScalingResult& c, int ranks) {
   return {fmt::format("baseline: one rank {} examples/sec, {} {}, speed-up {:.2f} +- {:.2f}, "
                       "efficiency {:.1f} %",
                       rate(c.alone), ranks_text(ranks), rate(c.together), c.speed_up.median,

@@ -172,7 +172,8 @@ std::string scaling(const RunHistory& run) {
 std::string links(const RunHistory& run) {
   std::string text;
   if (run.links)
-    for (const std::string& line : told(*run.links, false)) text += "<p>" + escaped(line) + "</p>";
+    for (const std::string& line : verdict_lines(*run.links, false))
+      text += "<p>" + escaped(line) + "</p>";
   if (run.end && run.end->sums)
     text += fmt::format(
         "<p>The sums of the whole run reached {:.0f} MB/s of bus bandwidth from the start of the "

@@ -1,4 +1,10 @@
 #pragma once
+// Room `metrics/sinks`: where records are kept: JSON lines (--metrics), TensorBoard's event files,
+// a page with plots (--report). Each is a RecordSink. A new kind of record has its place in each,
+// which the compiler asks for.
+//
+// Threads: main, on rank 0.
+// Collective: nothing.
 #include <sys/stat.h>
 
 #include <functional>

@@ -48,7 +48,7 @@ Ranks ranks_of(const AccountsSpan& before, const AccountsSpan& since) {
     for (std::size_t r = 0; r < since.end.size(); ++r) {
       const RankStats s = r < since.begin.size() ? since.begin[r] : RankStats{}, &n = since.end[r];
       if (n.spent.steps > s.spent.steps)
-        all.push_back({r, {}, {s.vitals, n.vitals}, {}, mean_step(s.spent, n.spent)});
+        all.push_back({r, {}, {s.system, n.system}, {}, mean_step(s.spent, n.spent)});
     }
     return all;
   }
@@ -57,8 +57,8 @@ Ranks ranks_of(const AccountsSpan& before, const AccountsSpan& since) {
     const RankStats s = r < since.begin.size() ? since.begin[r] : RankStats{}, &n = since.end[r];
     if (e.spent.steps > b.spent.steps && n.spent.steps > s.spent.steps)
       all.push_back({r,
-                     {b.vitals, e.vitals},
-                     {s.vitals, n.vitals},
+                     {b.system, e.system},
+                     {s.system, n.system},
                      mean_step(b.spent, e.spent),
                      mean_step(s.spent, n.spent)});
   }
@@ -85,8 +85,8 @@ Ranks culprits(const Ranks& all) {
 // And nobody but the job has taken CPUs from it.
 bool waits_most(const RankSpans& rank) {
   const auto takes_cpus = [](const MetricChange& moved) {
-    return moved.vital == SystemMetric::others || moved.vital == SystemMetric::throttled ||
-           moved.vital == SystemMetric::stolen;
+    return moved.metric == SystemMetric::others || moved.metric == SystemMetric::throttled ||
+           moved.metric == SystemMetric::stolen;
   };
   return rank.grown_s(metrics::Phase::communication) > rank.own_s() &&
          std::ranges::none_of(worse(rank.before, rank.since), takes_cpus);
@@ -155,13 +155,13 @@ struct ChangesOnHost {
   std::vector<MetricChange> moved;
 };
 
-template <SystemMetric vital>
+template <SystemMetric metric>
 bool is_of(const MetricChange& moved) {
-  return moved.vital == vital;
+  return moved.metric == metric;
 }
 
 bool is_of_network(const MetricChange& moved) {
-  return moved.vital >= SystemMetric::network && moved.vital <= SystemMetric::sending;
+  return moved.metric >= SystemMetric::network && moved.metric <= SystemMetric::sending;
 }
 
 ChangesOnHost most_moved_on(const Ranks& ranks, bool waiting) {
@@ -174,10 +174,10 @@ ChangesOnHost most_moved_on(const Ranks& ranks, bool waiting) {
     const bool pages = std::ranges::any_of(moved, is_of<SystemMetric::major_faults>);
     const bool others = std::ranges::any_of(moved, is_of<SystemMetric::others>);
     std::erase_if(moved, [=](const MetricChange& one) {
-      return one.vital == SystemMetric::sending ||
-             (!waiting && one.vital == SystemMetric::network) ||
-             (waiting && !others && one.vital == SystemMetric::preempted) ||
-             (!pages && one.vital == SystemMetric::resident);
+      return one.metric == SystemMetric::sending ||
+             (!waiting && one.metric == SystemMetric::network) ||
+             (waiting && !others && one.metric == SystemMetric::preempted) ||
+             (!pages && one.metric == SystemMetric::resident);
     });
     if (moved.size() > most.moved.size()) most = {r.rank, std::move(moved)};
   }

@@ -70,7 +70,7 @@ class NvmlGauge final : public GpuMonitor {
 
 }  // namespace
 
-std::unique_ptr<GpuMonitor> make_gpu_gauge(const std::string& pci_bus_id) {
+std::unique_ptr<GpuMonitor> make_gpu_monitor(const std::string& pci_bus_id) {
   NvmlLibrary library(::dlopen("libnvidia-ml.so.1", RTLD_LAZY));
   if (library.get() == nullptr) return nullptr;
   const Nvml nvml(library);

@@ -8,10 +8,10 @@
 namespace ringtrain::monitor {
 namespace {
 
-/// Where a vital is looked at.
+/// Where a metric is looked at.
 enum class On { host, network, gpu };
 
-/// How a vital is reported, and how much of it is worth a report.
+/// How a metric is reported, and how much of it is worth a report.
 struct Kind {
   std::string_view words, unit;
   double scale;           // to the unit
@@ -78,19 +78,19 @@ std::vector<MetricChange> worse(const SampleSpan& before, const SampleSpan& sinc
   std::vector<MetricChange> moved;
   if (before.seconds() <= 0 || since.seconds() <= 0) return moved;
   for (std::size_t i = 0; i < metric_count; ++i) {
-    const auto vital = static_cast<SystemMetric>(i);
+    const auto metric = static_cast<SystemMetric>(i);
     const Kind& kind = kinds[i];
-    const double then = kind.scale * before.mean(vital), now = kind.scale * since.mean(vital);
+    const double then = kind.scale * before.mean(metric), now = kind.scale * since.mean(metric);
     if (is_worse(kind, then, now))
       moved.push_back(
-          {vital, fmt::format("{} {} -> {} {}", kind.words, shown(then), shown(now), kind.unit),
+          {metric, fmt::format("{} {} -> {} {}", kind.words, shown(then), shown(now), kind.unit),
            kind.advice});
   }
   return moved;
 }
 
-std::string_view advice_for(SystemMetric vital) {
-  return kinds[static_cast<std::size_t>(vital)].advice;
+std::string_view advice_for(SystemMetric metric) {
+  return kinds[static_cast<std::size_t>(metric)].advice;
 }
 
 std::string watched_metrics(const SystemSample& rank, bool several_hosts) {

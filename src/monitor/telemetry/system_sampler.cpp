@@ -64,53 +64,53 @@ SystemSampler::SystemSampler()
       quota_(open_to_read(quota_file())) {}
 
 const SystemSample& SystemSampler::look(double still_s, double no_cpu_s) {
-  if (vitals_.seconds > 0 && since_last_.elapsed() < least_s) return vitals_;
+  if (sample_.seconds > 0 && since_last_.elapsed() < least_s) return sample_;
   const double seconds = since_last_.lap();
-  vitals_.seconds += seconds;
-  vitals_[SystemMetric::still] = still_s;
-  vitals_[SystemMetric::no_cpu] = no_cpu_s;
+  sample_.seconds += seconds;
+  sample_[SystemMetric::still] = still_s;
+  sample_[SystemMetric::no_cpu] = no_cpu_s;
   look_at_host(seconds);
   look_at_process(seconds);
   look_at_gpu(seconds);
-  return vitals_;
+  return sample_;
 }
 
 void SystemSampler::look_at_host(double seconds) {
   const Text stat(stat_), network(interfaces_), protocols(protocols_);
   const CpuTimes times = host_times(stat, double(::sysconf(_SC_CLK_TCK)));
   const InterfaceTotals interfaces = interface_totals(network);
-  vitals_[SystemMetric::stolen] = stat.or_unknown(times.stolen);
-  vitals_[SystemMetric::others] =
+  sample_[SystemMetric::stolen] = stat.or_unknown(times.stolen);
+  sample_[SystemMetric::others] =
       stat.or_unknown(times.busy);  // look_at_process() takes off its own
-  vitals_[SystemMetric::disk_waits] = stat.or_unknown(times.disk_waits);
-  vitals_[SystemMetric::runnable] += seconds * runnable_tasks(Text(load_));
-  vitals_[SystemMetric::network] = network.or_unknown(interfaces.bytes);
-  vitals_[SystemMetric::network_lost] = network.or_unknown(interfaces.lost);
-  vitals_[SystemMetric::allowance] = drivers_.allowance_exceeded();
-  vitals_[SystemMetric::retransmitted] = protocols.or_unknown(retransmitted_segments(protocols));
+  sample_[SystemMetric::disk_waits] = stat.or_unknown(times.disk_waits);
+  sample_[SystemMetric::runnable] += seconds * runnable_tasks(Text(load_));
+  sample_[SystemMetric::network] = network.or_unknown(interfaces.bytes);
+  sample_[SystemMetric::network_lost] = network.or_unknown(interfaces.lost);
+  sample_[SystemMetric::allowance] = drivers_.allowance_exceeded();
+  sample_[SystemMetric::retransmitted] = protocols.or_unknown(retransmitted_segments(protocols));
 }
 
 void SystemSampler::look_at_process(double seconds) {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  vitals_[SystemMetric::others] -= cpu_s(usage);
-  vitals_[SystemMetric::preempted] = double(usage.ru_nivcsw);
-  vitals_[SystemMetric::major_faults] = double(usage.ru_majflt);
-  vitals_[SystemMetric::resident] +=
+  sample_[SystemMetric::others] -= cpu_s(usage);
+  sample_[SystemMetric::preempted] = double(usage.ru_nivcsw);
+  sample_[SystemMetric::major_faults] = double(usage.ru_majflt);
+  sample_[SystemMetric::resident] +=
       seconds * resident_pages(Text(memory_)) * double(::sysconf(_SC_PAGESIZE));
   const Text quota(quota_);
-  vitals_[SystemMetric::throttled] = quota.or_unknown(throttled_s(quota));
+  sample_[SystemMetric::throttled] = quota.or_unknown(throttled_s(quota));
   const TcpStats connections = read_tcp_stats();
-  vitals_[SystemMetric::round_trip] += seconds * connections.slowest_round_trip_s;
-  vitals_[SystemMetric::sending] = connections.sending_s;
+  sample_[SystemMetric::round_trip] += seconds * connections.slowest_round_trip_s;
+  sample_[SystemMetric::sending] = connections.sending_s;
 }
 
 void SystemSampler::look_at_gpu(double seconds) {
   const auto reading = drivers_.gpu();
   if (!reading) return;
-  vitals_[SystemMetric::gpu_clock] += seconds * reading->clock_hz;
-  vitals_[SystemMetric::gpu_hot] += seconds * reading->hot;
-  vitals_[SystemMetric::gpu_power] += seconds * reading->short_of_power;
+  sample_[SystemMetric::gpu_clock] += seconds * reading->clock_hz;
+  sample_[SystemMetric::gpu_hot] += seconds * reading->hot;
+  sample_[SystemMetric::gpu_power] += seconds * reading->short_of_power;
 }
 
 }  // namespace ringtrain::monitor

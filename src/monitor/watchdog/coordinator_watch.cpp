@@ -32,10 +32,10 @@ constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 class CoordinatorWatch final : public Watch {
  public:
   CoordinatorWatch(const allreduce::MpiSession& session, const Progress& progress,
-                   const config::Options& options, SystemSampler& vital_signs,
+                   const config::Options& options, SystemSampler& sampler,
                    std::vector<std::string> hosts, const std::vector<std::string>& addresses,
                    TextMailbox& notices, RankStatsMailbox& accounts)
-      : Watch(session, progress, options, vital_signs),
+      : Watch(session, progress, options, sampler),
         server_(token_, session.size(), addresses,
                 [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
         imbalance_(hosts, ImbalanceDetector::reported),
@@ -177,13 +177,14 @@ class CoordinatorWatch final : public Watch {
 
 }  // namespace
 
-std::unique_ptr<Watch> make_first_watch(const allreduce::MpiSession& session,
-                                        const Progress& progress, const config::Options& options,
-                                        SystemSampler& vital_signs, TextMailbox& notices,
-                                        RankStatsMailbox& accounts) {
+std::unique_ptr<Watch> make_coordinator_watch(const allreduce::MpiSession& session,
+                                              const Progress& progress,
+                                              const config::Options& options,
+                                              SystemSampler& sampler, TextMailbox& notices,
+                                              RankStatsMailbox& accounts) {
   std::vector<std::string> hosts = session.gather(session.host());
   const std::vector<std::string> addresses = listening_addresses(session, options.interface);
-  auto watch = std::make_unique<CoordinatorWatch>(session, progress, options, vital_signs,
+  auto watch = std::make_unique<CoordinatorWatch>(session, progress, options, sampler,
                                                   std::move(hosts), addresses, notices, accounts);
   session.broadcast(to_text(watch->rendezvous()));
   return watch;

@@ -12,9 +12,9 @@ Watchdog::Watchdog(const allreduce::MpiSession& session, const config::Options& 
   const bool on = options.watchdog == config::Watching::on;
   if (session.broadcast(on ? "on" : "").empty()) return;
   host::prepare_stacks();
-  auto watch = session.rank() == 0 ? make_first_watch(session, progress_, options, vital_signs_,
-                                                      notices_, accounts_)
-                                   : make_other_watch(session, progress_, options, vital_signs_);
+  auto watch = session.rank() == 0 ? make_coordinator_watch(session, progress_, options, sampler_,
+                                                            notices_, accounts_)
+                                   : make_worker_watch(session, progress_, options, sampler_);
   thread_ = std::thread([this, &session, watch = std::move(watch)] {
     try {
       watch->run(until_);
@@ -27,7 +27,7 @@ Watchdog::Watchdog(const allreduce::MpiSession& session, const config::Options& 
 
 std::vector<RankStats> Watchdog::accounts() {
   if (thread_.joinable()) return accounts_.get();
-  return {{progress_.spent(), vital_signs_.look(0, progress_.no_cpu_s())}};
+  return {{progress_.spent(), sampler_.look(0, progress_.no_cpu_s())}};
 }
 
 Watchdog::~Watchdog() {

@@ -29,9 +29,8 @@ constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
 class WorkerWatch final : public Watch {
  public:
   WorkerWatch(const allreduce::MpiSession& session, const Progress& progress,
-              const config::Options& options, SystemSampler& vital_signs,
-              const Rendezvous& rendezvous)
-      : Watch(session, progress, options, vital_signs),
+              const config::Options& options, SystemSampler& sampler, const Rendezvous& rendezvous)
+      : Watch(session, progress, options, sampler),
         process_of_rank_0_(rendezvous.process),
         client_(rendezvous.token, session.rank(), endpoints_from_here(rendezvous)) {}
 
@@ -147,13 +146,13 @@ class WorkerWatch final : public Watch {
 
 }  // namespace
 
-std::unique_ptr<Watch> make_other_watch(const allreduce::MpiSession& session,
-                                        const Progress& progress, const config::Options& options,
-                                        SystemSampler& vital_signs) {
+std::unique_ptr<Watch> make_worker_watch(const allreduce::MpiSession& session,
+                                         const Progress& progress, const config::Options& options,
+                                         SystemSampler& sampler) {
   session.gather(session.host());
   listening_addresses(session, options.interface);
   const Rendezvous rendezvous = rendezvous_from_text(session.broadcast(""));
-  return std::make_unique<WorkerWatch>(session, progress, options, vital_signs, rendezvous);
+  return std::make_unique<WorkerWatch>(session, progress, options, sampler, rendezvous);
 }
 
 }  // namespace ringtrain::monitor

@@ -168,8 +168,8 @@ class CpuEngine final : public TrainingEngine {
 };
 
 // What changes rounding: oneDNN divides weight gradients by thread, and the order of a sum depends
-// on which ranks share a host, unless all or none do (see HostReduce); compression begins between
-// hosts.
+// on which ranks share a host, unless all or none do (see HierarchicalAllreduce); compression
+// begins between hosts.
 std::string plans_of(const RunPlan& plan, const allreduce::MpiSession& session,
                      const host::ThreadPlan& threads) {
   const bool plain =

@@ -279,7 +279,7 @@ std::vector<std::string> GpuEngine::notes() const {
   std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
                                              backend_->title(), name_of(backend_->element()),
                                              rounds ? " (convolutions in tf32)" : "")};
-  for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
+  for (std::string& line : engine_lines(backend_->engines())) lines.push_back(std::move(line));
   const compute::GpuEngines engines = backend_->engines();
   if (engines.checked > 0)
     lines.push_back(fmt::format("fusion: {} kinds of cuDNN's fused steps checked in {:.1f} s",

@@ -58,7 +58,7 @@ compute::GpuSettings gpu_settings(const RunPlan& plan, int device, int rank) {
           .progress = rank == 0 ? show_line : nullptr};
 }
 
-std::vector<std::string> told(const compute::GpuEngines& engines) {
+std::vector<std::string> engine_lines(const compute::GpuEngines& engines) {
   std::vector<std::string> lines = engines.notes;
   if (engines.timed > 0)
     lines.push_back(fmt::format(

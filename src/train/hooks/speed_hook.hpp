@@ -65,7 +65,7 @@ class SpeedHook final : public Hook {
   std::vector<double> host_links_;        // at the start; none where CPUs sum over none
   bool links_due_ = false, saves_shards_ = false;
   double last_step_s_ = 0;
-  std::optional<KeptSpeeds> past_runs_;
+  std::optional<PastRuns> past_runs_;
   bool is_expected_ = false;  // of how long a step takes, something
 };
 

@@ -35,7 +35,7 @@ class Efficiency {
   const RunPlan& plan_;
   const allreduce::MpiSession& session_;
   metrics::Reporter& output_;
-  const KeptSpeeds speeds_;
+  const PastRuns speeds_;
   std::optional<PastRun> recalled_;
   bool is_recalled_ = false;  // on all ranks
 };

@@ -102,7 +102,7 @@ std::optional<GradientFormat> saved_format(const RunPlan& plan,
   return format_in(session.broadcast(config));
 }
 
-std::string told(std::span<const TriedFormat> tried, std::size_t best) {
+std::string trial_line(std::span<const TriedFormat> tried, std::size_t best) {
   std::vector<std::string> ways;
   for (const TriedFormat& way : tried)
     ways.push_back(fmt::format("{} {:.1f}", text_of(way.format), 1e3 * way.step_s));
@@ -161,7 +161,7 @@ void settle_gradient_format(RunPlan& plan,
   const std::vector<TriedFormat> tried = try_formats(plan, make_engine, session);
   const std::size_t best = best_format(tried);
   take(tried[best].format, plan);
-  tell(told(tried, best));
+  tell(trial_line(tried, best));
 }
 
 }  // namespace ringtrain::train

@@ -121,7 +121,7 @@ void LinkProbe::judge(bool may_time) {
   if (ring != nullptr) verdict.ring = *ring;
   verdict.shares = shares;
   expected_ = verdict.step;
-  for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
+  for (const std::string& line : metrics::verdict_lines(verdict, o.baseline, command_of(verdict)))
     output_.note(line);
   if (const std::string caution = caution_of(verdict); !caution.empty()) output_.note(caution);
   output_.write(verdict);

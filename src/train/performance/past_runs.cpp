@@ -51,8 +51,8 @@ void remove_oldest(const fs::path& folder, std::string_view kind) {
     if (const std::string name = entry.path().filename();
         name.starts_with(fmt::format("{}-", kind)) && name.ends_with(".json"))
       files.emplace_back(entry.last_write_time(gone), entry.path());
-  if (files.size() <= KeptSpeeds::most_files) return;
-  const auto oldest_kept = files.end() - static_cast<std::ptrdiff_t>(KeptSpeeds::most_files);
+  if (files.size() <= PastRuns::most_files) return;
+  const auto oldest_kept = files.end() - static_cast<std::ptrdiff_t>(PastRuns::most_files);
   std::ranges::nth_element(files, oldest_kept);
   std::for_each(files.begin(), oldest_kept, [&](const auto& f) { fs::remove(f.second, gone); });
 }
@@ -96,13 +96,13 @@ std::string run_configuration(const RunPlan& plan, const std::string& device,
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-KeptSpeeds::KeptSpeeds(const fs::path& folder, std::string_view kind, std::string configuration)
+PastRuns::PastRuns(const fs::path& folder, std::string_view kind, std::string configuration)
     : kind_(kind), configuration_(std::move(configuration)) {
   if (!folder.empty())
     file_ = folder / fmt::format("{}-{}.json", kind, hex(hash_text(configuration_)));
 }
 
-std::optional<PastRun> KeptSpeeds::find() const try {
+std::optional<PastRun> PastRuns::find() const try {
   if (file_.empty() || !fs::is_regular_file(file_) || fs::file_size(file_) > most_bytes)
     return std::nullopt;
   std::ifstream in(file_, std::ios::binary);
@@ -116,7 +116,7 @@ std::optional<PastRun> KeptSpeeds::find() const try {
   return std::nullopt;  // it will be replaced
 }
 
-std::string KeptSpeeds::keep(const PastRun& speed) const try {
+std::string PastRuns::keep(const PastRun& speed) const try {
   if (file_.empty()) return "";
   json phases = json::object();
   for (const metrics::Phase phase : metrics::ledger_phases)

@@ -25,12 +25,12 @@ std::string run_configuration(const RunPlan& plan, const std::string& device,
                               std::vector<std::string> hosts);
 
 /// Speeds of earlier runs, kept in a folder, a file for each configuration.
-class KeptSpeeds {
+class PastRuns {
  public:
   /// More files of a kind are not kept: the oldest are removed.
   static constexpr std::size_t most_files = 200;
   /// `folder` empty: none are kept or found. `kind`: the beginning of the files' names.
-  KeptSpeeds(const std::filesystem::path& folder, std::string_view kind, std::string configuration);
+  PastRuns(const std::filesystem::path& folder, std::string_view kind, std::string configuration);
 
   /// Nothing where there is none for exactly this configuration, or it cannot be read.
   std::optional<PastRun> find() const;

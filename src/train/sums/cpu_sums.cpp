@@ -57,7 +57,7 @@ std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::Mpi
                                        const std::optional<allreduce::RingChoice>& ring) {
   if (plan.options.shard_optimizer && !plan.shards_optimizer())
     return {"--shard-optimizer changes nothing: no other rank trains"};
-  if (ring) return metrics::told(*ring, plan.options.tune, plan.options.baseline);
+  if (ring) return metrics::ring_lines(*ring, plan.options.tune, plan.options.baseline);
   if (session.hosts() > 1) return {};
   if (plan.options.compress)
     return {fmt::format(

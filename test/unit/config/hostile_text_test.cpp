@@ -52,7 +52,7 @@ std::vector<std::string> hostile_json() {
 
 TEST_CASE("hostile text: kept speeds are passed over") {
   const TemporaryFolder folder;
-  const train::KeptSpeeds speeds(folder.path(), "run", R"({"batch":64})");
+  const train::PastRuns speeds(folder.path(), "run", R"({"batch":64})");
   for (const std::string& text : hostile_json()) {
     REQUIRE(text.size() <= 1024);
     std::ofstream(speeds.file()) << text;

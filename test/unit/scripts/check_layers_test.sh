@@ -27,11 +27,16 @@ violates 'namespace ringtrain::model; this room.s is ringtrain::io' src/io/loade
 }'
 violates 'namespace ringtrain::host; this room.s is ringtrain' src/base/text.cpp 'namespace ringtrain::host {
 }'
+violates 'the note of room monitor/telemetry has [0-9]* lines; 5 to 10' src/monitor/telemetry/procfs.hpp '// Room `monitor/telemetry`: what the system says.'
 violates 'is in no room' src/attic/new.cpp '#include "ringtrain/base/error.hpp"'
 fresh
 for ((i = 0; i < 17; i++)); do echo >"$dir/src/optim/more_$i.cpp"; done
 said=$("$check" "$dir")
 grep -q 'src/optim: [0-9]* files; a folder has 16 at most' <<<"$said" || { echo "wrong: accepts too many files: $said"; bad=1; }
+fresh
+sed -i 's/^.. Room .metrics.trace.: /\/\/ /' "$dir/include/ringtrain/metrics/trace/timeline.hpp"
+said=$("$check" "$dir")
+grep -q 'metrics/trace: no header begins with what the room is for' <<<"$said" || { echo "wrong: accepts a room without a note: $said"; bad=1; }
 fresh
 mkdir "$dir/scripts" && sed 's/^  \[base\]=""/  [base]="train"/' "$check" >"$dir/scripts/check_layers.sh"
 said=$(bash "$dir/scripts/check_layers.sh" "$dir")

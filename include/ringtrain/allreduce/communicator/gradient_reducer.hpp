@@ -1,4 +1,10 @@
 #pragma once
+// Room `allreduce/communicator`: the interface of all that sums, and what needs no more than that.
+// Communicator starts all-reduces of views and waits for them; GradientReducer cuts gradients into
+// buckets and starts one for each as soon as backward has finished it.
+//
+// Threads: main.
+// Collective: everything, in the same order on all ranks.
 #include <chrono>
 #include <span>
 #include <vector>

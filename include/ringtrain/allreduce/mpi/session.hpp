@@ -1,4 +1,10 @@
 #pragma once
+// Room `allreduce/mpi`: all that knows MPI but the ring's links. MpiSession starts and ends it, and
+// has the small exchanges between ranks: broadcasts, maxima, texts, agreement on a plan. A rank
+// that fails ends the job through abort(). `mpi_communicator` is MPI_Allreduce, for comparison.
+//
+// Threads: main, but for abort().
+// Collective: everything, unless a contract says otherwise.
 #include <atomic>
 #include <chrono>
 #include <cstddef>

@@ -1,4 +1,10 @@
 #pragma once
+// Room `allreduce/ring`: one all-reduce around a ring of ranks, written against RingLink, so that
+// tests run ranks as threads. `Ring` cuts and orders it, `HalfLink` rounds what travels to 16 bits,
+// `sum_kernels` add, `tuning` chooses from timed links how messages are cut.
+//
+// Threads: one at a time for a Ring. Nothing here knows of MPI.
+// Collective: Ring::allreduce() and gather(), with equal sizes.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,7 +53,8 @@ class Ring {
   /// `data` may be written again. `wire`: what the numbers are rounded to on their way. A running
   /// sum is rounded once a rank that it passes, the sum itself once, so that all have the same.
   /// `hook`, if any, gets this rank's own_part() in pieces.
-  void sum(std::span<float> data, Element wire = Element::fp32, const ReduceHook* hook = nullptr);
+  void allreduce(std::span<float> data, Element wire = Element::fp32,
+                 const ReduceHook* hook = nullptr);
   /// The part of `count` sums that rank `rank` of `ranks` completes and sends on.
   static Range own_part(std::size_t count, int rank, int ranks);
   /// `blocks`: one of each rank, equally long, of which this rank's is there. Collective, with the
@@ -58,8 +65,8 @@ class Ring {
 
  private:
   RingLink& link_through(Element wire);
-  void sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
-                   const ReduceHook* hook);
+  void allreduce_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
+                         const ReduceHook* hook);
 
   RingLink& link_;
   const RingTuning tuning_;
@@ -71,8 +78,8 @@ class Ring {
 /// share memory never write to the same line.
 Range part_of(std::size_t count, std::size_t k, std::size_t n);
 
-/// What Ring::sum() gives for these values of ranks 0, 1, ..., in one process: the definition of
-/// its order.
+/// What Ring::allreduce() gives for these values of ranks 0, 1, ..., in one process: the definition
+/// of its order.
 std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks);
 
 }  // namespace ringtrain::allreduce

@@ -1,4 +1,10 @@
 #pragma once
+// Room `metrics/reporter`: what the user sees of a run. Rank 0's Reporter shows records as lines on
+// the terminal, above a bar of progress, and hands each to all files that options name; the other
+// ranks' shows events alone.
+//
+// Threads: main.
+// Collective: nothing.
 #include <functional>
 #include <memory>
 #include <optional>

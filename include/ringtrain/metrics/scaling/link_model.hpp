@@ -1,4 +1,10 @@
 #pragma once
+// Room `metrics/scaling`: the arithmetic of speed. `link_model` forecasts a step from timed sums
+// and says what would help, `speedup` compares all ranks with one, `step_phases` adds up where the
+// time of steps went. The phases themselves are in `phase`.
+//
+// Threads: any; these are values.
+// Collective: nothing.
 #include <optional>
 #include <span>
 #include <string>
@@ -124,7 +130,7 @@ ScalingForecast judge(const LinkSituation& now);
 /// For the user, line by line: one where all is well, another with what to do where it is not;
 /// `details`: with a table. `command`: that starts the job with verdict.larger, for a shell; empty:
 /// none is told.
-std::vector<std::string> told(const ScalingForecast& verdict, bool details,
-                              const std::string& command = {});
+std::vector<std::string> verdict_lines(const ScalingForecast& verdict, bool details,
+                                       const std::string& command = {});
 
 }  // namespace ringtrain::metrics

@@ -34,7 +34,7 @@ struct Windows {
 ScalingResult compare(const Windows& alone, const Windows& together, int ranks);
 
 /// For the user: a line with the rates, one with spreads, a table by phase, the verdict.
-std::vector<std::string> told(const ScalingResult& comparison, int ranks);
+std::vector<std::string> speedup_lines(const ScalingResult& comparison, int ranks);
 
 /// "1 rank", "2 ranks".
 std::string ranks_text(int ranks);

@@ -1,4 +1,10 @@
 #pragma once
+// Room `metrics/trace`: what every thread of every rank did, for --timeline. Timeline keeps the
+// newest spans of one rank; save_timeline() gathers those of all ranks, sets their clocks right and
+// writes one file in Chrome's trace format.
+//
+// Threads: any may call Timeline::add(), which never waits.
+// Collective: save_timeline().
 #include <array>
 #include <atomic>
 #include <chrono>

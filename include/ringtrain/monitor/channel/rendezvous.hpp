@@ -1,4 +1,10 @@
 #pragma once
+// Room `monitor/channel`: TCP connections between rank 0 and the others that need neither MPI nor
+// NCCL. A Rendezvous says where rank 0 listens; RankListener lets in who proves to be a rank of
+// this job; messages have a fixed form and a sum that finds damage.
+//
+// Threads: one for each connection's context; nothing waits for a peer without a limit.
+// Collective: only listening_addresses() of a job.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,4 +1,10 @@
 #pragma once
+// Room `monitor/slowdown`: whether training has become slower, and why. SlowdownDetector judges the
+// times of steps, `slowdown_cause` compares what the ranks and their systems did before and since;
+// SlowdownReporter makes sentences of both. ImbalanceDetector finds ranks that hold up the others.
+//
+// Threads: rank 0's main thread; the watchdog's has an ImbalanceDetector of its own.
+// Collective: nothing.
 #include <chrono>
 #include <deque>
 #include <functional>

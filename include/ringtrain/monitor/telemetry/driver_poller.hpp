@@ -21,7 +21,7 @@ class GpuMonitor {
 
 /// Of the GPU with that PCI bus id, through NVIDIA's management library, which each call looks for;
 /// null where it is not there or does not know that GPU.
-std::unique_ptr<GpuMonitor> make_gpu_gauge(const std::string& pci_bus_id);
+std::unique_ptr<GpuMonitor> make_gpu_monitor(const std::string& pci_bus_id);
 
 /// What drivers tell of a GPU and of network cards. They are asked once a second by a thread that
 /// nobody waits for, because a driver in trouble may never answer: then its last answer stays.

@@ -39,8 +39,8 @@ struct SystemSample {
   double seconds = 0;  ///< of the clock
   std::array<double, metric_count> sums{};
 
-  double& operator[](SystemMetric vital) { return sums[static_cast<std::size_t>(vital)]; }
-  double operator[](SystemMetric vital) const { return sums[static_cast<std::size_t>(vital)]; }
+  double& operator[](SystemMetric metric) { return sums[static_cast<std::size_t>(metric)]; }
+  double operator[](SystemMetric metric) const { return sums[static_cast<std::size_t>(metric)]; }
 };
 
 /// The time between two looks at a rank.
@@ -49,21 +49,21 @@ struct SampleSpan {
 
   double seconds() const { return end.seconds - begin.seconds; }
   /// The mean over the time; there is some.
-  double mean(SystemMetric vital) const { return (end[vital] - begin[vital]) / seconds(); }
+  double mean(SystemMetric metric) const { return (end[metric] - begin[metric]) / seconds(); }
 };
 
 /// Something that got worse.
 struct MetricChange {
-  SystemMetric vital = SystemMetric::still;
+  SystemMetric metric = SystemMetric::still;
   std::string text;         ///< "times preempted 12 -> 860 a second"
   std::string_view advice;  ///< what a user can do about it
 };
 
-/// What is worse in `since` than in `before`, in the order of Vital: what tells most comes first.
-/// Nothing where one of the spans is empty.
+/// What is worse in `since` than in `before`, in the order of SystemMetric: what tells most comes
+/// first. Nothing where one of the spans is empty.
 std::vector<MetricChange> worse(const SampleSpan& before, const SampleSpan& since);
 
-std::string_view advice_for(SystemMetric vital);
+std::string_view advice_for(SystemMetric metric);
 
 /// In words, what would have been noticed if it had become worse. Without what is not there: a GPU
 /// or, on a job of one host, a network.

@@ -1,4 +1,10 @@
 #pragma once
+// Room `monitor/telemetry`: what the system says of a rank: its processors, memory, disks, network
+// and GPU, from /proc, the kernel's TCP and the drivers. SystemSampler adds it up, worse() says
+// what moved between two looks.
+//
+// Threads: one; drivers, which may never answer, are asked on a thread that nobody waits for.
+// Collective: nothing.
 #include <memory>
 #include <utility>
 
@@ -29,7 +35,7 @@ class SystemSampler {
   const FileDescriptor stat_, load_, memory_, interfaces_, protocols_, quota_;
   DriverPoller drivers_;
   Stopwatch since_last_;
-  SystemSample vitals_;
+  SystemSample sample_;
 };
 
 }  // namespace ringtrain::monitor

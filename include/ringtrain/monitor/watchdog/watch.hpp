@@ -94,8 +94,8 @@ class Watch {
   enum class Until { told, alone, now };
 
   Watch(const allreduce::MpiSession& session, const Progress& progress,
-        const config::Options& options, SystemSampler& vital_signs)
-      : session_(session), progress_(progress), options_(options), vital_signs_(vital_signs) {}
+        const config::Options& options, SystemSampler& sampler)
+      : session_(session), progress_(progress), options_(options), sampler_(sampler) {}
   virtual ~Watch() = default;
 
   void run(const std::atomic<Until>& until) {
@@ -138,7 +138,7 @@ class Watch {
   }
   /// Of this rank, up to now.
   RankStats account() {
-    return {progress_.spent(), vital_signs_.look(pauses_.still_s(), progress_.no_cpu_s())};
+    return {progress_.spent(), sampler_.look(pauses_.still_s(), progress_.no_cpu_s())};
   }
   bool lenient() const { return pauses_.lenient(); }
   double late_s() const { return pauses_.lately_s(); }
@@ -173,20 +173,21 @@ class Watch {
   const allreduce::MpiSession& session_;
   const Progress& progress_;
   const config::Options& options_;
-  SystemSampler& vital_signs_;
+  SystemSampler& sampler_;
   SuspendDetector pauses_;
   std::uint64_t moved_ = 0;  // changes when the main thread does something else
   RankStatus own_;
 };
 
 /// Rank 0's: hears all ranks and judges. What is passed outlives it. Collective, as the other one.
-std::unique_ptr<Watch> make_first_watch(const allreduce::MpiSession& session,
-                                        const Progress& progress, const config::Options& options,
-                                        SystemSampler& vital_signs, TextMailbox& notices,
-                                        RankStatsMailbox& accounts);
+std::unique_ptr<Watch> make_coordinator_watch(const allreduce::MpiSession& session,
+                                              const Progress& progress,
+                                              const config::Options& options,
+                                              SystemSampler& sampler, TextMailbox& notices,
+                                              RankStatsMailbox& accounts);
 /// Another rank's: knows rank 0 alone.
-std::unique_ptr<Watch> make_other_watch(const allreduce::MpiSession& session,
-                                        const Progress& progress, const config::Options& options,
-                                        SystemSampler& vital_signs);
+std::unique_ptr<Watch> make_worker_watch(const allreduce::MpiSession& session,
+                                         const Progress& progress, const config::Options& options,
+                                         SystemSampler& sampler);
 
 }  // namespace ringtrain::monitor

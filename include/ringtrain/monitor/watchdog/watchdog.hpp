@@ -1,4 +1,10 @@
 #pragma once
+// Room `monitor/watchdog`: ends a job in which a rank is gone, silent or stuck. CoordinatorWatch on
+// rank 0 hears from the WorkerWatch of each other rank once a second; `liveness` tells a process
+// that stands still from one that is gone; `fault_report` writes the table of all ranks.
+//
+// Threads: one of its own on every rank, which never touches MPI.
+// Collective: the constructor of Watchdog.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -29,7 +35,7 @@ class Watchdog {
   std::vector<std::string> take_notices() { return notices_.take(); }
   /// Also look at the GPU with that PCI bus id; empty: there is none.
   void watch_gpu(const std::string& bus_id) {
-    if (!bus_id.empty()) vital_signs_.watch(make_gpu_gauge(bus_id));
+    if (!bus_id.empty()) sampler_.watch(make_gpu_monitor(bus_id));
   }
   /// On rank 0, what the ranks last told of themselves, by rank: up to one and a half seconds ago.
   /// Where nothing is watched, of rank 0 alone. For the main thread.
@@ -40,7 +46,7 @@ class Watchdog {
   Progress progress_;
   TextMailbox notices_;
   RankStatsMailbox accounts_;
-  SystemSampler vital_signs_;  // the thread's, where there is one
+  SystemSampler sampler_;  // the thread's, where there is one
   std::thread thread_;
 };
 

@@ -42,8 +42,8 @@ class Hosts {
     on_threads(static_cast<int>(gradients.size()), [&](int host) {
       const auto h = static_cast<std::size_t>(host);
       float* const values = gradients[h].data();
-      lanes_[h]->sum({cut, gradients[h].size() - cut}, values + cut);
-      if (cut > 0) lanes_[h]->sum({0, cut}, values);
+      lanes_[h]->allreduce({cut, gradients[h].size() - cut}, values + cut);
+      if (cut > 0) lanes_[h]->allreduce({0, cut}, values);
     });
     return gradients;
   }

@@ -1,4 +1,4 @@
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 #include "support/catch.hpp"
 #include "support/thread_ring.hpp"
 

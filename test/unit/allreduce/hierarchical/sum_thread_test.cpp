@@ -14,7 +14,7 @@ using namespace ringtrain::allreduce;
 
 TEST_CASE("SumThread: sums in the order of start, and finish waits for all") {
   std::vector<std::size_t> summed;
-  CommThread thread([&](const PendingSum& sum) { summed.push_back(sum.count); });
+  SumThread thread([&](const PendingSum& sum) { summed.push_back(sum.count); });
   std::vector<float> flat(100);
 
   for (std::size_t size = 1; size <= 100; ++size) thread.start({{flat.data()}, size});
@@ -26,7 +26,7 @@ TEST_CASE("SumThread: sums in the order of start, and finish waits for all") {
 
 TEST_CASE("SumThread: a failure comes back to the caller, and no later sum is tried") {
   std::atomic<int> tried{0};
-  CommThread thread([&](const PendingSum&) {
+  SumThread thread([&](const PendingSum&) {
     ++tried;
     throw Error("sum", "broken");
   });
@@ -43,7 +43,7 @@ TEST_CASE("SumThread: ends when nothing was ever started") {
   std::atomic<int> sums{0};
   // A thread of its own, so that one that waits for ever is a failure soon.
   std::packaged_task<void()> use([&] {
-    CommThread thread([&](const PendingSum&) { ++sums; });
+    SumThread thread([&](const PendingSum&) { ++sums; });
     thread.finish();
   });
   std::future<void> ended = use.get_future();

@@ -1,4 +1,4 @@
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "support/catch.hpp"
 

@@ -21,7 +21,7 @@ void sum_on_threads(std::vector<std::vector<float>>& values, RingTuning tuning =
     ThreadRing::Link link(threads, rank);
     Ring ring(link, tuning);
     for (int round = 0; round < rounds; ++round)
-      ring.sum(values[static_cast<std::size_t>(rank)], wire);
+      ring.allreduce(values[static_cast<std::size_t>(rank)], wire);
   });
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("Ring: 16 and 32 bits take turns on one link, and what is not finite a
     ThreadRing::Link link(threads, rank);
     Ring ring(link);
     for (const Element wire : {Element::bf16, Element::fp32, Element::fp16, Element::bf16})
-      ring.sum(values[static_cast<std::size_t>(rank)], wire);
+      ring.allreduce(values[static_cast<std::size_t>(rank)], wire);
   });
   for (const auto& result : values) {
     CHECK(result[0] == 81.0f);
@@ -162,7 +162,7 @@ TEST_CASE("Ring: sends no more than a window ahead of what it receives") {
   Ring ring(link, {.largest_segment = 16, .smallest_segment = 16, .window = 4});
   std::vector<float> values(10'000);
 
-  CHECK_THROWS_WITH(ring.sum(values), Catch::Contains("silence"));
+  CHECK_THROWS_WITH(ring.allreduce(values), Catch::Contains("silence"));
 
   CHECK(link.sent == link.spoken + 4);
   CHECK(link.received == link.spoken + 4);

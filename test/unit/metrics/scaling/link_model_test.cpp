@@ -118,8 +118,9 @@ TEST_CASE("link: the smallest batch and accumulation that reach the target") {
   CHECK(efficiency(now.step.with_images((*verdict.batch - 1) / 16.0)) < 0.9);
   // 13 ms beside 117: 97 ms of images are 1.2 batches.
   CHECK(*verdict.accumulate == 2);
-  CHECK_THAT(told(verdict, false)[1], Contains("90 %") && Contains("--accumulate 2") &&
-                                          Contains("--batch " + std::to_string(*verdict.batch)));
+  CHECK_THAT(verdict_lines(verdict, false)[1],
+             Contains("90 %") && Contains("--accumulate 2") &&
+                 Contains("--batch " + std::to_string(*verdict.batch)));
 }
 
 TEST_CASE("link: what each batch takes does not grow with its images, but with the batches") {
@@ -158,8 +159,8 @@ TEST_CASE("link: a larger batch comes with what its step takes and how much fast
   CHECK(verdict.larger->speed_up ==
         Approx(times * forecast(now.step, now.link).step_s() / larger.step_s()));
   CHECK(verdict.larger->speed_up > 1);
-  CHECK(told(verdict, false).size() == 2);
-  const std::vector<std::string> lines = told(verdict, false, "mpirun train --batch 9");
+  CHECK(verdict_lines(verdict, false).size() == 2);
+  const std::vector<std::string> lines = verdict_lines(verdict, false, "mpirun train --batch 9");
   REQUIRE(lines.size() == 3);
   CHECK_THAT(lines[2], Contains("another training") && Contains("\n  mpirun train --batch 9"));
 }
@@ -173,7 +174,8 @@ TEST_CASE("link: halves of the bytes are offered where there are any, and suffic
   // 6 ms from -20, from -14, from 0.
   REQUIRE(verdict.narrow);
   CHECK(*verdict.narrow == Approx(0.1 / 0.106));
-  CHECK_THAT(told(verdict, false)[1], Contains("--gradient-dtype bf16") && !Contains("beside"));
+  CHECK_THAT(verdict_lines(verdict, false)[1],
+             Contains("--gradient-dtype bf16") && !Contains("beside"));
 }
 
 TEST_CASE("link: where halves of the bytes do not suffice, they are for beside what does") {
@@ -185,7 +187,7 @@ TEST_CASE("link: where halves of the bytes do not suffice, they are for beside w
   const ScalingForecast verdict = judge(now);
 
   REQUIRE((verdict.accumulate || verdict.batch));
-  const std::string way_out = told(verdict, false)[1];
+  const std::string way_out = verdict_lines(verdict, false)[1];
   CHECK((way_out.find("; beside --accumulate or --batch, --gradient-dtype bf16") !=
          std::string::npos) == now.may_narrow);
 }
@@ -200,7 +202,8 @@ TEST_CASE("link: compressed gradients are offered where there are any, and suffi
   two_sums.latency_s *= 2;
   CHECK(*verdict.compressed ==
         Approx(forecast(now.step.with_bytes(*now.compressed), two_sums).efficiency()));
-  const bool offered = told(verdict, false)[1].find("--compress powersgd:4") != std::string::npos;
+  const bool offered =
+      verdict_lines(verdict, false)[1].find("--compress powersgd:4") != std::string::npos;
   CHECK(offered == (now.compressed == 0.1));
 }
 
@@ -224,7 +227,7 @@ TEST_CASE("link: a target that nothing reaches is said to be out of reach") {
 
   CHECK_FALSE(verdict.batch);
   CHECK_FALSE(verdict.accumulate);
-  CHECK_THAT(told(verdict, false)[1], Contains("no batch size or accumulation suffices"));
+  CHECK_THAT(verdict_lines(verdict, false)[1], Contains("no batch size or accumulation suffices"));
 }
 
 TEST_CASE("link: all well is told in one line, with details in a table") {
@@ -234,10 +237,10 @@ TEST_CASE("link: all well is told in one line, with details in a table") {
   const ScalingForecast verdict = judge(now);
 
   CHECK_FALSE(verdict.batch);
-  REQUIRE(told(verdict, false).size() == 1);
-  CHECK_THAT(told(verdict, false)[0],
+  REQUIRE(verdict_lines(verdict, false).size() == 1);
+  CHECK_THAT(verdict_lines(verdict, false)[0],
              Contains("3.0 MB of gradients a step take 33.0 ms (91 MB/s") &&
                  Contains("13.0 ms of them exposed: 113.0 ms a step expected, efficiency 88 %"));
-  REQUIRE(told(verdict, true).size() == 2);
-  CHECK_THAT(told(verdict, true)[1], Contains("MB in 3 sums"));
+  REQUIRE(verdict_lines(verdict, true).size() == 2);
+  CHECK_THAT(verdict_lines(verdict, true)[1], Contains("MB in 3 sums"));
 }

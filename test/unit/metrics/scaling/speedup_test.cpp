@@ -67,7 +67,7 @@ TEST_CASE("baseline: the verdict names the phase that grew most") {
   const ScalingResult c = compare(alone, together, 2);
 
   CHECK_THAT(c.verdict, Contains("Most of the rest is communication: 3.00 ms a step more"));
-  const std::vector<std::string> lines = told(c, 2);
+  const std::vector<std::string> lines = speedup_lines(c, 2);
   REQUIRE(lines.size() == 4);
   CHECK_THAT(lines[0], Contains("2 ranks 150.0 +- 0.0, speed-up 1.50"));
   CHECK_THAT(lines[2], Contains("communication            0.00       3.00        +3.00"));
@@ -88,5 +88,5 @@ TEST_CASE("baseline: jitter is the spread of single steps") {
 TEST_CASE("baseline: one rank is not called ranks") {
   CHECK(ranks_text(1) == "1 rank");
   CHECK(ranks_text(2) == "2 ranks");
-  CHECK_THAT(told(compare(rates({100}), rates({100}), 1), 1)[0], Contains("1 rank 100.0"));
+  CHECK_THAT(speedup_lines(compare(rates({100}), rates({100}), 1), 1)[0], Contains("1 rank 100.0"));
 }

@@ -38,8 +38,8 @@ class Job {
   struct Disturbance {
     std::vector<std::size_t> ranks = {};
     metrics::Phase phase = metrics::Phase::forward;
-    double extra_s = 0;                        // a step, in that phase: all others wait
-    SystemMetric vital = SystemMetric::still;  // that moves on those ranks
+    double extra_s = 0;                         // a step, in that phase: all others wait
+    SystemMetric metric = SystemMetric::still;  // that moves on those ranks
     double a_second = 0;
     double preempted_a_second = 0;
   };
@@ -84,10 +84,10 @@ class Job {
     rank.spent.phases[metrics::Phase::backward] += 0.003;
     rank.spent.phases[metrics::Phase::communication] += 0.001;
     rank.spent.phases[disturbed ? d.phase : metrics::Phase::communication] += d.extra_s;
-    rank.vitals.seconds += 0.010 + d.extra_s;
-    if (disturbed) rank.vitals[d.vital] += d.a_second * (0.010 + d.extra_s);
+    rank.system.seconds += 0.010 + d.extra_s;
+    if (disturbed) rank.system[d.metric] += d.a_second * (0.010 + d.extra_s);
     if (disturbed)
-      rank.vitals[SystemMetric::preempted] += d.preempted_a_second * (0.010 + d.extra_s);
+      rank.system[SystemMetric::preempted] += d.preempted_a_second * (0.010 + d.extra_s);
   }
 
   std::vector<RankStats> accounts_{4};
@@ -110,7 +110,7 @@ TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so i
   const std::string told = job.run(20, {.ranks = {2},
                                         .phase = metrics::Phase::forward,
                                         .extra_s = 0.010,
-                                        .vital = SystemMetric::still,
+                                        .metric = SystemMetric::still,
                                         .a_second = 0.5});
   CHECK(
       told ==
@@ -131,21 +131,21 @@ TEST_CASE("slow-downs: what grew, and where") {
       {{{.ranks = {0, 1},
          .phase = metrics::Phase::backward,
          .extra_s = 0.01,
-         .vital = SystemMetric::others,
+         .metric = SystemMetric::others,
          .a_second = 1},
         "backward grew from 3.0 to 13.0 ms a step on rank 0 (a), rank 1 (a); with it moved, on a: "
         "CPUs used by other processes 0 -> 1 of the host's"},
        {{.ranks = {0, 1, 2, 3},
          .phase = metrics::Phase::data_wait,
          .extra_s = 0.02,
-         .vital = SystemMetric::disk_waits,
+         .metric = SystemMetric::disk_waits,
          .a_second = 0.5},
         "data wait grew from 0.0 to 20.0 ms a step on all ranks; with it moved, on a: CPUs waiting "
         "for disks 0 -> 0.5 of the host's"},
        {{.ranks = {3},
          .phase = metrics::Phase::communication,
          .extra_s = 0.04,
-         .vital = SystemMetric::retransmitted,
+         .metric = SystemMetric::retransmitted,
          .a_second = 30},
         "exposed communication grew from 1.0 to 41.0 ms a step on all ranks, and no rank's own "
         "work "
@@ -153,14 +153,14 @@ TEST_CASE("slow-downs: what grew, and where") {
        {{.ranks = {2},
          .phase = metrics::Phase::communication,
          .extra_s = 0.04,
-         .vital = SystemMetric::sending,
+         .metric = SystemMetric::sending,
          .a_second = 0.9},
         "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
         "for its link; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {2},
          .phase = metrics::Phase::communication,
          .extra_s = 0.04,
-         .vital = SystemMetric::sending,
+         .metric = SystemMetric::sending,
          .a_second = 0.9,
          .preempted_a_second = 2000},
         "they wait for its link; ruled out, none of them moved: stopped or unscheduled processes, "
@@ -169,7 +169,7 @@ TEST_CASE("slow-downs: what grew, and where") {
        {{.ranks = {2},
          .phase = metrics::Phase::communication,
          .extra_s = 0.04,
-         .vital = SystemMetric::others,
+         .metric = SystemMetric::others,
          .a_second = 1,
          .preempted_a_second = 2000},
         "and no rank's own work did; with it moved, on b: CPUs used by other processes 0 -> 1 of "
@@ -177,13 +177,13 @@ TEST_CASE("slow-downs: what grew, and where") {
        {{.ranks = {1, 2},
          .phase = metrics::Phase::communication,
          .extra_s = 0.04,
-         .vital = SystemMetric::sending,
+         .metric = SystemMetric::sending,
          .a_second = 0.9},
         "and no rank's own work did; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1},
          .phase = metrics::Phase::communication,
          .extra_s = 0.01,
-         .vital = SystemMetric::still,
+         .metric = SystemMetric::still,
          .a_second = 0.5},
         "on rank 1 (a); with it moved, on a: the process stood still"},
        {{.ranks = {0}, .phase = metrics::Phase::other, .extra_s = 0.01},
@@ -219,8 +219,8 @@ TEST_CASE("slow-downs: before a slow link, own work that grew less is not the ca
       ++rank.spent.steps;
       rank.spent.phases[metrics::Phase::backward] += own_s;
       rank.spent.phases[metrics::Phase::communication] += step_s - own_s;
-      rank.vitals.seconds += step_s;
-      if (slow && hosts_of_ranks[r] == "b") rank.vitals[SystemMetric::sending] += 0.8 * step_s;
+      rank.system.seconds += step_s;
+      if (slow && hosts_of_ranks[r] == "b") rank.system[SystemMetric::sending] += 0.8 * step_s;
     }
     const auto report = reporter.step(step_s, 64, false);
     told += report.text;
@@ -243,7 +243,7 @@ TEST_CASE("slow-downs: on one host no link is suspected") {
     for (RankStats& rank : accounts) {
       ++rank.spent.steps;
       rank.spent.phases[metrics::Phase::communication] += step_s;
-      rank.vitals.seconds += step_s;
+      rank.system.seconds += step_s;
     }
     const auto report = reporter.step(step_s, 64, false);
     told += report.text;
@@ -309,7 +309,7 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
   const std::string told = job.fall(7200, {.ranks = {1},
                                            .phase = metrics::Phase::backward,
                                            .extra_s = 0.010,
-                                           .vital = SystemMetric::throttled,
+                                           .metric = SystemMetric::throttled,
                                            .a_second = 0.6});
   CHECK_THAT(
       told,
@@ -323,7 +323,7 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
 TEST_CASE("slow-downs: the cause of a sudden one may have begun before it") {
   Job job;
   Job::Disturbance busy{
-      .ranks = {2}, .extra_s = 0.002, .vital = SystemMetric::others, .a_second = 0.7};
+      .ranks = {2}, .extra_s = 0.002, .metric = SystemMetric::others, .a_second = 0.7};
   job.run(150, {});
   REQUIRE(job.run(240, busy).empty());
   busy.extra_s = 0.006;

@@ -9,23 +9,23 @@ using namespace ringtrain::monitor;
 
 namespace {
 
-// Ten seconds each, in which `vital` grows by so much a second.
-std::vector<MetricChange> from_to(SystemMetric vital, double before, double now) {
+// Ten seconds each, in which `metric` grows by so much a second.
+std::vector<MetricChange> from_to(SystemMetric metric, double before, double now) {
   SystemSample first, second, third;
   first.seconds = 100;
   second.seconds = 110;
   third.seconds = 120;
-  second[vital] = 10 * before;
-  third[vital] = second[vital] + 10 * now;
+  second[metric] = 10 * before;
+  third[metric] = second[metric] + 10 * now;
   return worse({first, second}, {second, third});
 }
 
 }  // namespace
 
-TEST_CASE("vitals: what got worse is told with both values and its unit") {
+TEST_CASE("system metrics: what got worse is told with both values and its unit") {
   const auto moved = from_to(SystemMetric::still, 0, 0.48);
   REQUIRE(moved.size() == 1);
-  CHECK(moved[0].vital == SystemMetric::still);
+  CHECK(moved[0].metric == SystemMetric::still);
   CHECK(moved[0].text == "the process stood still 0 -> 48 % of the time");
   CHECK(from_to(SystemMetric::gpu_clock, 1980e6, 1200e6).at(0).text ==
         "GPU clock 1980 -> 1200 MHz");
@@ -33,7 +33,7 @@ TEST_CASE("vitals: what got worse is told with both values and its unit") {
         "TCP segments sent again 1 -> 40 a second");
 }
 
-TEST_CASE("vitals: what got better, or little worse, is not told") {
+TEST_CASE("system metrics: what got better, or little worse, is not told") {
   CHECK(from_to(SystemMetric::still, 0.48, 0).empty());
   CHECK(from_to(SystemMetric::still, 0, 0.04).empty());
   CHECK(from_to(SystemMetric::preempted, 1000, 1200).empty());
@@ -41,11 +41,11 @@ TEST_CASE("vitals: what got better, or little worse, is not told") {
   CHECK(from_to(SystemMetric::gpu_clock, 1980e6, 1950e6).empty());
 }
 
-TEST_CASE("vitals: what cannot be read is never worse") {
+TEST_CASE("system metrics: what cannot be read is never worse") {
   CHECK(from_to(SystemMetric::throttled, 0, std::nan("")).empty());
 }
 
-TEST_CASE("vitals: without time between them there is nothing to compare") {
+TEST_CASE("system metrics: without time between them there is nothing to compare") {
   CHECK(worse({}, {}).empty());
   SystemSample later;
   later.seconds = 5;
@@ -54,7 +54,7 @@ TEST_CASE("vitals: without time between them there is nothing to compare") {
   CHECK(worse({{}, later}, {later, later}).empty());
 }
 
-TEST_CASE("vitals: what is watched is named as far as it is there") {
+TEST_CASE("system metrics: what is watched is named as far as it is there") {
   SystemSample rank;
   const std::string alone = watched_metrics(rank, false);
   CHECK(alone ==
@@ -70,13 +70,13 @@ TEST_CASE("vitals: what is watched is named as far as it is there") {
   CHECK(watched_metrics(rank, false) == alone + ", GPU clocks, GPU heat, GPU power limits");
 }
 
-TEST_CASE("vitals: for whatever moved there is advice") {
+TEST_CASE("system metrics: for whatever moved there is advice") {
   for (std::size_t i = 0; i < metric_count; ++i) {
-    const auto vital = static_cast<SystemMetric>(i);
-    const bool falls = vital == SystemMetric::network || vital == SystemMetric::gpu_clock;
-    const auto moved = falls ? from_to(vital, 1e12, 1) : from_to(vital, 0, 1e12);
+    const auto metric = static_cast<SystemMetric>(i);
+    const bool falls = metric == SystemMetric::network || metric == SystemMetric::gpu_clock;
+    const auto moved = falls ? from_to(metric, 1e12, 1) : from_to(metric, 0, 1e12);
     REQUIRE(moved.size() == 1);
-    CHECK(moved[0].vital == vital);
+    CHECK(moved[0].metric == metric);
     CHECK_FALSE(moved[0].advice.empty());
   }
 }

@@ -35,46 +35,46 @@ SystemSample after_two_looks(SystemSampler& signs) {
 
 }  // namespace
 
-TEST_CASE("vital signs: of this process and host") {
+TEST_CASE("system sampler: of this process and host") {
   SystemSampler signs;
-  const SystemSample vitals = after_two_looks(signs);
+  const SystemSample sample = after_two_looks(signs);
 
-  CHECK(vitals.seconds >= 0.5);
-  CHECK(vitals.seconds < 60);
-  CHECK(vitals[SystemMetric::still] == 0.25);
-  CHECK(vitals[SystemMetric::no_cpu] == 0.125);
-  CHECK(vitals[SystemMetric::others] > 0);
-  CHECK(vitals[SystemMetric::runnable] > 0);
-  CHECK(vitals[SystemMetric::resident] / vitals.seconds > 1e6);
-  CHECK(vitals[SystemMetric::gpu_clock] == 0);
+  CHECK(sample.seconds >= 0.5);
+  CHECK(sample.seconds < 60);
+  CHECK(sample[SystemMetric::still] == 0.25);
+  CHECK(sample[SystemMetric::no_cpu] == 0.125);
+  CHECK(sample[SystemMetric::others] > 0);
+  CHECK(sample[SystemMetric::runnable] > 0);
+  CHECK(sample[SystemMetric::resident] / sample.seconds > 1e6);
+  CHECK(sample[SystemMetric::gpu_clock] == 0);
 }
 
-TEST_CASE("vital signs: looks in quick succession cost nothing, and show the same") {
+TEST_CASE("system sampler: looks in quick succession cost nothing, and show the same") {
   SystemSampler signs;
   const double first = signs.look(0, 0).seconds;
   CHECK(signs.look(1, 1).seconds == first);
 }
 
-TEST_CASE("vital signs: a GPU's clock, and what slows it down, are summed over time") {
+TEST_CASE("system sampler: a GPU's clock, and what slows it down, are summed over time") {
   SystemSampler signs;
   signs.watch(std::make_unique<HotGpu>(true));
   SystemSample before = after_two_looks(signs);  // the driver is asked by another thread
   for (int i = 0; i < 60 && before[SystemMetric::gpu_clock] == 0; ++i)
     before = after_two_looks(signs);
-  const SystemSample vitals = after_two_looks(signs);
-  const double seconds = vitals.seconds - before.seconds;
+  const SystemSample sample = after_two_looks(signs);
+  const double seconds = sample.seconds - before.seconds;
 
-  CHECK(vitals[SystemMetric::gpu_clock] - before[SystemMetric::gpu_clock] ==
+  CHECK(sample[SystemMetric::gpu_clock] - before[SystemMetric::gpu_clock] ==
         Approx(1.2e9 * seconds));
-  CHECK(vitals[SystemMetric::gpu_hot] - before[SystemMetric::gpu_hot] == Approx(seconds));
-  CHECK(vitals[SystemMetric::gpu_power] == 0);
+  CHECK(sample[SystemMetric::gpu_hot] - before[SystemMetric::gpu_hot] == Approx(seconds));
+  CHECK(sample[SystemMetric::gpu_power] == 0);
 }
 
 TEST_CASE("GPU gauge: asks NVIDIA's library, where there is one, for the GPU with that bus id") {
   const UniqueHandle<void*, ::dlclose> library(::dlopen(FAKE_NVML, RTLD_LAZY));
   REQUIRE(library.get() != nullptr);
 
-  const auto gpu_monitor = make_gpu_gauge("0000:01:00.0");
+  const auto gpu_monitor = make_gpu_monitor("0000:01:00.0");
 
   REQUIRE(gpu_monitor);
   const auto reading = gpu_monitor->read();
@@ -82,12 +82,12 @@ TEST_CASE("GPU gauge: asks NVIDIA's library, where there is one, for the GPU wit
   CHECK(reading->clock_hz == 1.2e9);
   CHECK(reading->hot);
   CHECK(reading->short_of_power);
-  CHECK_FALSE(make_gpu_gauge("0000:02:00.0"));
+  CHECK_FALSE(make_gpu_monitor("0000:02:00.0"));
 }
 
-TEST_CASE("vital signs: a GPU that does not answer, or is not there, is none") {
+TEST_CASE("system sampler: a GPU that does not answer, or is not there, is none") {
   SystemSampler signs;
   signs.watch(std::make_unique<HotGpu>(false));
   CHECK(signs.look(0, 0)[SystemMetric::gpu_clock] == 0);
-  CHECK(make_gpu_gauge("0000:ff:1f.7") == nullptr);
+  CHECK(make_gpu_monitor("0000:ff:1f.7") == nullptr);
 }

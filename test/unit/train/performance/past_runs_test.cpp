@@ -25,9 +25,9 @@ PastRun speed() {
 
 TEST_CASE("kept speed: what is kept is found again") {
   const TemporaryFolder folder;
-  REQUIRE(KeptSpeeds(folder.path() / "new", "one-rank", ours).keep(speed()) == "");
+  REQUIRE(PastRuns(folder.path() / "new", "one-rank", ours).keep(speed()) == "");
 
-  const auto found = KeptSpeeds(folder.path() / "new", "one-rank", ours).find();
+  const auto found = PastRuns(folder.path() / "new", "one-rank", ours).find();
 
   REQUIRE(found);
   CHECK(found->examples_per_second.median == 123.5);
@@ -38,8 +38,8 @@ TEST_CASE("kept speed: what is kept is found again") {
 
 TEST_CASE("kept speed: another configuration's is not found, also under the same name") {
   const TemporaryFolder folder;
-  const KeptSpeeds here(folder.path(), "one-rank", ours);
-  const KeptSpeeds other(folder.path(), "one-rank", R"({"batch":32,"model":"mlp"})");
+  const PastRuns here(folder.path(), "one-rank", ours);
+  const PastRuns other(folder.path(), "one-rank", R"({"batch":32,"model":"mlp"})");
   REQUIRE(here.keep(speed()) == "");
 
   CHECK_FALSE(other.find());
@@ -49,7 +49,7 @@ TEST_CASE("kept speed: another configuration's is not found, also under the same
 
 TEST_CASE("kept speed: damaged files are passed over and replaced") {
   const TemporaryFolder folder;
-  const KeptSpeeds speeds(folder.path(), "one-rank", ours);
+  const PastRuns speeds(folder.path(), "one-rank", ours);
   CHECK_FALSE(speeds.find());
   for (const char* text : {"", "damaged", "[1]", R"({"format":1})",
                            R"({"format":1,"configuration":{"batch":64,"model":"mlp"},"deviation":0,
@@ -63,27 +63,27 @@ TEST_CASE("kept speed: damaged files are passed over and replaced") {
 }
 
 TEST_CASE("kept speed: without a folder nothing is kept, and a folder that cannot be is told") {
-  CHECK(KeptSpeeds("", "run", ours).keep(speed()) == "");
-  CHECK_FALSE(KeptSpeeds("", "run", ours).find());
-  CHECK(KeptSpeeds("/proc/nowhere", "run", ours).keep(speed()) != "");
+  CHECK(PastRuns("", "run", ours).keep(speed()) == "");
+  CHECK_FALSE(PastRuns("", "run", ours).find());
+  CHECK(PastRuns("/proc/nowhere", "run", ours).keep(speed()) != "");
 }
 
 TEST_CASE("kept speed: of many configurations, the oldest are forgotten") {
   const TemporaryFolder folder;
   const auto of = [&](std::string_view kind, std::size_t i) {
-    return KeptSpeeds(folder.path(), kind, "{\"model\":" + std::to_string(i) + "}");
+    return PastRuns(folder.path(), kind, "{\"model\":" + std::to_string(i) + "}");
   };
   const auto now = std::filesystem::file_time_type::clock::now();
   REQUIRE(of("one-rank", 0).keep(speed()) == "");
-  for (std::size_t i = 0; i < KeptSpeeds::most_files; ++i) {
+  for (std::size_t i = 0; i < PastRuns::most_files; ++i) {
     REQUIRE(of("run", i).keep(speed()) == "");
     std::filesystem::last_write_time(of("run", i).file(),
-                                     now - std::chrono::hours(KeptSpeeds::most_files - i));
+                                     now - std::chrono::hours(PastRuns::most_files - i));
   }
-  REQUIRE(of("run", KeptSpeeds::most_files).keep(speed()) == "");
+  REQUIRE(of("run", PastRuns::most_files).keep(speed()) == "");
 
   CHECK_FALSE(of("run", 0).find());
   CHECK(of("run", 1).find());
-  CHECK(of("run", KeptSpeeds::most_files).find());
+  CHECK(of("run", PastRuns::most_files).find());
   CHECK(of("one-rank", 0).find());
 }

@@ -1,4 +1,4 @@
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 
 #include <memory>
 #include <optional>
@@ -47,8 +47,8 @@ struct ThreadHosts {
       std::optional<CompressedRing> lane;
       if (ring && compressed.how)
         lane.emplace(compressed, here.place.rank, here.place.lanes, *ring);
-      HostReduce host_sum(here.place, local, true, ring.get(), {}, nullptr,
-                          lane ? &*lane : nullptr);
+      HierarchicalAllreduce all_ranks(here.place, local, true, ring.get(), {}, nullptr,
+                                      lane ? &*lane : nullptr);
       std::vector<PendingSum> sums;
       for (std::size_t k = 0; k < buffers; ++k) {
         const Range part = part_of(count, k, buffers);
@@ -60,7 +60,7 @@ struct ThreadHosts {
               .first = part.first,
               .hook = hooks.empty() ? nullptr : &hooks[static_cast<std::size_t>(rank)]}});
       }
-      host_sum.sum(sums);
+      all_ranks.allreduce(sums);
       // At once: what others have not written by now comes too late.
       const auto r = static_cast<std::size_t>(rank);
       std::copy_n(&memory[r * stride], count, values[r].begin());
@@ -74,7 +74,7 @@ struct ThreadHosts {
 
 }  // namespace
 
-TEST_CASE("HostReduce: every rank of every host ends with the exact sum") {
+TEST_CASE("HierarchicalAllreduce: every rank of every host ends with the exact sum") {
   const auto hosts = GENERATE(std::vector<int>{2}, std::vector<int>{3}, std::vector<int>{8},
                               std::vector<int>{1, 1, 1}, std::vector<int>{2, 2},
                               std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
@@ -91,7 +91,7 @@ TEST_CASE("HostReduce: every rank of every host ends with the exact sum") {
   for (const auto& result : values) REQUIRE(result == exact_sums(count, ranks));
 }
 
-TEST_CASE("HostReduce: every rank gets what the rank that completes a sum makes of it") {
+TEST_CASE("HierarchicalAllreduce: every rank gets what the rank that completes a sum makes of it") {
   const auto hosts =
       GENERATE(std::vector<int>{2}, std::vector<int>{3}, std::vector<int>{1, 1, 1},
                std::vector<int>{2, 2}, std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
@@ -122,7 +122,7 @@ TEST_CASE("HostReduce: every rank gets what the rank that completes a sum makes 
   for (const auto& result : values) REQUIRE(result == expected);
 }
 
-TEST_CASE("HostReduce: ranks of one host give the bits of a ring of hosts") {
+TEST_CASE("HierarchicalAllreduce: ranks of one host give the bits of a ring of hosts") {
   const int ranks = GENERATE(2, 3, 4, 5, 8);
   const std::vector<int> hosts =
       GENERATE(true, false) ? std::vector<int>{ranks} : std::vector<int>(ranks, 1);
@@ -137,7 +137,7 @@ TEST_CASE("HostReduce: ranks of one host give the bits of a ring of hosts") {
   for (const auto& result : values) REQUIRE(same_bits(result, expected));
 }
 
-TEST_CASE("HostReduce: several ranks on several hosts end with equal bits, every time") {
+TEST_CASE("HierarchicalAllreduce: several ranks on several hosts end with equal bits, every time") {
   const auto hosts =
       GENERATE(std::vector<int>{2, 2}, std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
   CAPTURE(hosts);
@@ -156,7 +156,9 @@ TEST_CASE("HostReduce: several ranks on several hosts end with equal bits, every
   REQUIRE(same_bits(again.front(), once.front()));
 }
 
-TEST_CASE("HostReduce: what travels compressed is first summed on each host, and then all have it") {
+TEST_CASE(
+    "HierarchicalAllreduce: what travels compressed is first summed on each host, and then all "
+    "have it") {
   const auto hosts = GENERATE(std::vector<int>{1, 1}, std::vector<int>{2, 2},
                               std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
   const double ratio = GENERATE(1.0, 0.1);
@@ -180,21 +182,21 @@ TEST_CASE("HostReduce: what travels compressed is first summed on each host, and
   for (const auto& result : values) REQUIRE(same_bits(result, values.front()));
 }
 
-TEST_CASE("HostReduce: ranks that have lost step are told, not summed") {
+TEST_CASE("HierarchicalAllreduce: ranks that have lost step are told, not summed") {
   std::vector<HostDesk> desks(2);
   std::vector<float> memory(200);
 
   const auto sum = [&](int rank) {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
-    HostReduce host_sum({rank, 2, 2}, both, true, nullptr, {});
+    HierarchicalAllreduce all_ranks({rank, 2, 2}, both, true, nullptr, {});
     const PendingSum mine{{memory.data(), 100, 2}, rank == 0 ? 100u : 99u};
-    host_sum.sum(std::span(&mine, 1));
+    all_ranks.allreduce(std::span(&mine, 1));
   };
 
   CHECK_THROWS_WITH(on_threads(2, sum), Catch::Contains("different sizes"));
 }
 
-TEST_CASE("HostReduce: says how often a rank has come to meet the others") {
+TEST_CASE("HierarchicalAllreduce: says how often a rank has come to meet the others") {
   std::vector<HostDesk> desks(2);
   std::vector<float> memory(200);
   std::array<std::atomic<std::uint64_t>, 2> meetings{};
@@ -202,10 +204,10 @@ TEST_CASE("HostReduce: says how often a rank has come to meet the others") {
   on_threads(2, [&](int rank) {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
     auto& mine = meetings[static_cast<std::size_t>(rank)];
-    HostReduce host_sum({rank, 2, 2}, both, true, nullptr, {}, &mine);
+    HierarchicalAllreduce all_ranks({rank, 2, 2}, both, true, nullptr, {}, &mine);
     const PendingSum sum{{memory.data(), 100, 2}, 100u};
-    host_sum.sum(std::span(&sum, 1));
-    host_sum.sum(std::span(&sum, 1));
+    all_ranks.allreduce(std::span(&sum, 1));
+    all_ranks.allreduce(std::span(&sum, 1));
   });
 
   CHECK(meetings[0] == 4);  // before and after each sum

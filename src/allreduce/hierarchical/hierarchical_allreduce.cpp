@@ -1,4 +1,4 @@
-#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/hierarchical_allreduce.hpp"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -69,33 +69,36 @@ void HostBarrier::sleep(std::uint32_t generation) {
   state_.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-HostReduce::HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
-                       Ring* between_hosts, std::stop_token stop,
-                       std::atomic<std::uint64_t>* meetings, CompressedRing* compressed)
+HierarchicalAllreduce::HierarchicalAllreduce(HostPlace place, std::span<HostDesk* const> desks,
+                                             bool crowded, Ring* between_hosts,
+                                             std::stop_token stop,
+                                             std::atomic<std::uint64_t>* meetings,
+                                             CompressedRing* compressed)
     : place_(place),
       desks_(desks.begin(), desks.end()),
       barrier_(desks.front()->barrier, place.size, crowded, std::move(stop)),
       between_hosts_(between_hosts),
       meetings_(meetings),
       compressed_(compressed) {
-  expects(place.lanes >= 1 && place.lanes <= place.size, "HostReduce: a rank for every lane");
+  expects(place.lanes >= 1 && place.lanes <= place.size,
+          "HierarchicalAllreduce: a rank for every lane");
 }
 
-void HostReduce::sum(std::span<const PendingSum> sums) {
+void HierarchicalAllreduce::allreduce(std::span<const PendingSum> sums) {
   if (place_.size > 1) meet(sums);
   if (place_.rank < place_.lanes)
-    for (const PendingSum& each : sums) sum_lane(each);
+    for (const PendingSum& each : sums) allreduce_lane(each);
   if (place_.size > 1) wait_for_all();
 }
 
-void HostReduce::wait_for_all() {
+void HierarchicalAllreduce::wait_for_all() {
   if (meetings_ != nullptr) ++*meetings_;
   barrier_.wait();
 }
 
 // Waits until every rank's gradients are there, and makes sure that all mean the same ones: ranks
 // that have lost step with each other would otherwise train on nonsense.
-void HostReduce::meet(std::span<const PendingSum> sums) {
+void HierarchicalAllreduce::meet(std::span<const PendingSum> sums) {
   std::uint64_t about_to_sum = sums.size();
   for (const PendingSum& each : sums)
     about_to_sum = hash_bytes(std::as_bytes(std::span(&each.count, 1)), about_to_sum);
@@ -107,40 +110,40 @@ void HostReduce::meet(std::span<const PendingSum> sums) {
       throw Error("sum over the ranks of this host", "ranks sum buffers of different sizes");
 }
 
-void HostReduce::sum_lane(const PendingSum& sum) {
-  if (sum.options.compressed && compressed_ != nullptr) return sum_compressed(sum);
+void HierarchicalAllreduce::allreduce_lane(const PendingSum& sum) {
+  if (sum.options.compressed && compressed_ != nullptr) return allreduce_compressed(sum);
   const auto lane = static_cast<std::size_t>(place_.rank);
   const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
   if (between_hosts_ != nullptr || sum.options.hook != nullptr)
-    return sum_between_hosts(sum, slice);
+    return allreduce_between_hosts(sum, slice);
   sum_replicas(sum.replicas, slice, place_.rank, {0, static_cast<std::size_t>(place_.size)});
 }
 
 // Also on one host, where there is a hook.
-void HostReduce::sum_between_hosts(const PendingSum& sum, Range slice) {
-  sum_here(sum, slice);
+void HierarchicalAllreduce::allreduce_between_hosts(const PendingSum& sum, Range slice) {
+  reduce_on_host(sum, slice);
   const std::span<float> mine{sum.replicas.of(place_.rank) + slice.first, slice.count};
   if (between_hosts_ != nullptr)
-    between_hosts_->sum(mine, sum.options.wire, sum.options.hook);
+    between_hosts_->allreduce(mine, sum.options.wire, sum.options.hook);
   else if (!mine.empty())
     (*sum.options.hook)({mine.data(), mine.size()});
-  copy_to_others(sum, slice);
+  broadcast_on_host(sum, slice);
 }
 
-void HostReduce::sum_compressed(const PendingSum& sum) {
+void HierarchicalAllreduce::allreduce_compressed(const PendingSum& sum) {
   const Range gradients{sum.options.first, sum.count};
   const std::vector<Range> slices = compressed_->slices(gradients);
-  for (const Range& slice : slices) sum_here(sum, slice);
-  compressed_->sum(gradients, sum.replicas.of(place_.rank));
-  for (const Range& slice : slices) copy_to_others(sum, slice);
+  for (const Range& slice : slices) reduce_on_host(sum, slice);
+  compressed_->allreduce(gradients, sum.replicas.of(place_.rank));
+  for (const Range& slice : slices) broadcast_on_host(sum, slice);
 }
 
 // Over the ranks of this host, into this rank's copy.
-void HostReduce::sum_here(const PendingSum& sum, Range slice) const {
+void HierarchicalAllreduce::reduce_on_host(const PendingSum& sum, Range slice) const {
   sum_replicas(sum.replicas, slice, place_.rank, {static_cast<std::size_t>(place_.rank), 1});
 }
 
-void HostReduce::copy_to_others(const PendingSum& sum, Range slice) const {
+void HierarchicalAllreduce::broadcast_on_host(const PendingSum& sum, Range slice) const {
   const float* const mine = sum.replicas.of(place_.rank) + slice.first;
   for (int rank = 0; rank < place_.size; ++rank)
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);

@@ -1,4 +1,10 @@
 #pragma once
+// Room `allreduce/hierarchical`: the all-reduce of CPUs. Ranks of a host add in shared memory,
+// hosts are joined by one ring for each lane over MPI, and several sums may be under way.
+// `ring_communicator` puts it together; `tune_ring` times the links it goes by.
+//
+// Threads: sums between hosts run on a SumThread each, all else on the main thread.
+// Collective: everything but topologies.
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -64,27 +70,28 @@ struct PendingSum {
 /// lane.
 ///
 /// The order is fixed: the data is cut into `lanes` parts. On each host, part l is summed in rank
-/// order from rank l on, wrapping around; those sums go through Ring::sum() between the hosts. On
-/// one host, and with one rank a host, this is ring_order_sum() of all ranks. Compressed gradients
-/// are cut between matrices (see CompressedRing).
-class HostReduce {
+/// order from rank l on, wrapping around; those sums go through Ring::allreduce() between the
+/// hosts. On one host, and with one rank a host, this is ring_order_sum() of all ranks. Compressed
+/// gradients are cut between matrices (see CompressedRing).
+class HierarchicalAllreduce {
  public:
   /// `desks`: one of each rank of the host, in its order. `between_hosts` joins rank
   /// `place.rank` of all hosts; null when there is one host or no lane of this rank. `meetings`, if
   /// any, counts how often this rank has come to meet the others. `compressed`: for sums that are,
   /// where there is a ring.
-  HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
-             std::stop_token stop, std::atomic<std::uint64_t>* meetings = nullptr,
-             CompressedRing* compressed = nullptr);
+  HierarchicalAllreduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
+                        Ring* between_hosts, std::stop_token stop,
+                        std::atomic<std::uint64_t>* meetings = nullptr,
+                        CompressedRing* compressed = nullptr);
   /// Sums in place. Collective. All buffers cost one meeting of the host's ranks together.
-  void sum(std::span<const PendingSum> sums);
+  void allreduce(std::span<const PendingSum> sums);
 
  private:
-  void sum_lane(const PendingSum& sum);
-  void sum_between_hosts(const PendingSum& sum, Range slice);
-  void sum_compressed(const PendingSum& sum);
-  void sum_here(const PendingSum& sum, Range slice) const;
-  void copy_to_others(const PendingSum& sum, Range slice) const;
+  void allreduce_lane(const PendingSum& sum);
+  void allreduce_between_hosts(const PendingSum& sum, Range slice);
+  void allreduce_compressed(const PendingSum& sum);
+  void reduce_on_host(const PendingSum& sum, Range slice) const;
+  void broadcast_on_host(const PendingSum& sum, Range slice) const;
   void meet(std::span<const PendingSum> sums);
   void wait_for_all();
 

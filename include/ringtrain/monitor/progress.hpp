@@ -54,7 +54,7 @@ class Progress final : public WorkProgress {
     const std::uint64_t entered = (now_.load(std::memory_order_relaxed) >> 8) + 1;
     now_.store(entered << 8 | static_cast<std::uint64_t>(phase), std::memory_order_release);
   }
-  /// Likewise, of a path or another item, which a verdict names.
+  /// Enters a phase with a path or another item, which a verdict names.
   void enter(metrics::Phase phase, std::string_view item) noexcept {
     item_.write((now_.load(std::memory_order_relaxed) >> 8) + 1, item);
     enter(phase);
@@ -80,7 +80,7 @@ class Progress final : public WorkProgress {
 
   /// The checkpoint of that step is durable.
   void saved(std::uint64_t step) noexcept { saved_.store(step, std::memory_order_relaxed); }
-  /// Of the last durable checkpoint; 0: none that is known.
+  /// The step of the last durable checkpoint; 0: none is known.
   std::uint64_t saved_step() const noexcept { return saved_.load(std::memory_order_relaxed); }
 
   /// Where spans of this rank's time go, from here on; null: nobody asks. It outlives what is told
@@ -103,9 +103,9 @@ class Progress final : public WorkProgress {
   double no_cpu_s() const noexcept { return no_cpu_s_.load(std::memory_order_relaxed); }
 
   Now now() const noexcept;
-  /// Of all steps accounted for.
+  /// Sums over all steps accounted for.
   PhaseTotals spent() const noexcept;
-  /// Of the last steps; 0 before there are three of them.
+  /// The median of the last steps; 0 before there are three.
   double median_step_s() const noexcept;
 
  private:

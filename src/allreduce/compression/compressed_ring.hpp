@@ -16,7 +16,7 @@ class CompressedRing {
   std::vector<Range> slices(Range part) const;
   /// Sums these slices of `part`, whose gradients are at `values`, over the hosts. Collective.
   void allreduce(Range part, float* values);
-  /// Of this lane's matrices.
+  /// What was left out of this lane's matrices.
   CompressionState& state() { return *compressor_; }
 
  private:

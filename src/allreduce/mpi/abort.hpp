@@ -13,8 +13,8 @@ using SharedWord =
 /// Zero at first, of the file's beginning; all ranks pass the same file.
 SharedWord share_word(int file);
 
-/// Of all ranks of a job that call this, lets one return true: on one host the first, and of
-/// several hosts that with the lowest number, unless another is report_delay() ahead. The others
+/// Lets one of the ranks of a job that call this return true: on one host the first, and of several
+/// hosts that with the lowest number, unless another is report_delay() ahead. The others
 /// wait to be ended by it; they return false if that does not happen for some seconds. `reported`
 /// is the host's; where a rank has none, it returns true: rather twice than never.
 bool wait_to_report(std::atomic<std::uint32_t>* reported, int host) noexcept;

@@ -53,7 +53,7 @@ class NcclApi {
   /// sums.
   virtual NcclResult reduce_scatter(const float* all, float* own, std::size_t part, NcclComm comm,
                                     GpuStream stream) = 0;
-  /// Of `part` floats a rank: `all` gets `own` of each, which lies in its place in `all` already.
+  /// Gathers `part` floats a rank: `all` gets `own` of each, which lies in its place there already.
   virtual NcclResult all_gather(const float* own, float* all, std::size_t part, NcclComm comm,
                                 GpuStream stream) = 0;
   /// This thread's calls until group_end() are made there, together.

@@ -92,7 +92,7 @@ class NcclCommunicator final : public Communicator {
   /// the ranks, one that is not. Collective, and before any other. After a refusal on some rank
   /// this communicator may be unusable.
   std::string try_capture();
-  /// As GpuSums::rounding and GpuSums::rounded: before the first sum that wants it.
+  /// Sets GpuSums::rounding and GpuSums::rounded. Before the first sum that wants them.
   void round_by(Rounding& rounding, std::size_t count);
   /// Thread: any. Memory released from now on stays until the process ends.
   void abort() noexcept override;
@@ -114,7 +114,7 @@ class NcclCommunicator final : public Communicator {
   bool in_flight_ = false;            // started, not finished
 };
 
-/// As the public one, with these calls.
+/// Chooses as the public one does, with these calls.
 int choose_gpu(const MpiSession& session, bool same_bits,
                const std::vector<std::string>& interfaces, NcclApi& calls);
 /// Sums between GPUs by NCCL. Collective. `session` outlives it.

@@ -64,7 +64,7 @@ class NcclGroup {
   NcclGroup(const NcclGroup&) = delete;
 
   const NcclRank& me() const { return me_; }
-  /// Of calls from now on, where they do not block. Not while another thread is in one.
+  /// Limits calls from now on, where they do not block. Not while another thread is in one.
   void set_deadline(double seconds) { me_.deadline_s = seconds; }
   /// Whether NCCL's calls return only when it has taken them.
   bool blocks() const { return watch_.has_value(); }

@@ -12,7 +12,7 @@ namespace ringtrain::monitor {
 /// nothing: what cannot be read is 0.
 class NicCounters {
  public:
-  /// Of all interfaces there are now, those counters whose names end so.
+  /// Opens the counters whose names end so, of all interfaces there are now.
   explicit NicCounters(std::string_view ending);
   /// Whether no driver has such a counter.
   bool empty() const { return interfaces_.empty(); }

@@ -28,7 +28,7 @@ class HeartbeatClient {
   void send_stack(const Heartbeat& beat, const std::string& item, const std::string& stack);
 
   bool connected() const;
-  /// As Rank0Connector has them.
+  /// What Rank0Connector says.
   const std::string& trouble() const;
   std::string take_warning();
   /// Rank 0 has said goodbye: on its own, or as it has heard that this rank leaves.

@@ -35,7 +35,7 @@ class HeartbeatServer {
   void set_late(double seconds);
   /// By rank. The caller fills in that of rank 0, which has no connection.
   std::span<RankHealth> ranks();
-  /// As that rank named itself.
+  /// The process that the rank said it is.
   const ProcessName& process(std::size_t rank) const;
   /// The ranks that have come again since the last call.
   std::set<std::size_t> take_returned();

@@ -21,7 +21,7 @@ struct GradientFormat {
   bool operator==(const GradientFormat&) const = default;
 };
 
-/// As the user would ask for it: "--gradient-dtype bf16".
+/// What the user would type for it: "--gradient-dtype bf16".
 std::string text_of(const GradientFormat& format);
 
 /// A format, and the medians of its trials, in seconds a step.

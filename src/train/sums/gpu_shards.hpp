@@ -32,9 +32,9 @@ class GpuShards {
                                          std::span<const std::uint64_t> bounds,
                                          std::size_t first_gradient, View parameters);
 
-  /// Of all ranks, for TrainingState.
+  /// The shards of all ranks, for TrainingState.
   const Shards& shards() const { return shards_; }
-  /// Of this rank. This object outlives its users.
+  /// The part of this rank. This object outlives its users.
   compute::GpuPart part();
   /// Brings all ranks' parts of the parameters to all. Collective.
   void gather();

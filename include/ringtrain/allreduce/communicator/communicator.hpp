@@ -48,7 +48,7 @@ using ReduceHook = std::function<void(View complete)>;
 
 /// How one all-reduce is made. The same on all ranks.
 struct SumOptions {
-  /// As what the numbers travel between hosts, or between GPUs. Rounding happens on the way only:
+  /// What the numbers travel as between hosts, or between GPUs. Rounding happens on the way only:
   /// all ranks get the same fp32. "mpi" sends fp32 whatever this is.
   Element wire = Element::fp32;
   /// Whether numbers travel between hosts as CommunicatorOptions::compressed says, if it says so.

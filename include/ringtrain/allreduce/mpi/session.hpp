@@ -111,8 +111,8 @@ class MpiSession {
   /// Whether all ranks have the same text.
   bool all_equal(std::string_view text) const;
   void barrier() const;
-  /// As barrier(), but a waiting rank sleeps between looks at the others, up to 1 ms: it leaves
-  /// core and memory to those that still work.
+  /// Waits as barrier() does, but sleeps up to 1 ms between looks at the others: that leaves core
+  /// and memory to those that still work.
   void barrier_asleep() const;
 
   /// For a failure that other ranks may not know of: prints it with rank and host, once in the job

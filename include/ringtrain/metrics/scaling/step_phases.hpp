@@ -37,7 +37,7 @@ class StepTimes {
   Mean take_mean();
 
   std::int64_t steps() const { return static_cast<std::int64_t>(rates_.size()); }
-  /// Of all steps together.
+  /// Sums over all steps.
   const PhaseSeconds& total() const { return total_; }
   double total_sums_seconds() const { return total_sums_s_; }
   /// Examples per second of single steps, without the first ones, in which caches and buffers are

@@ -18,10 +18,10 @@ class ImbalanceDetector {
     std::uint64_t window_steps = 0;  ///< of each rank, at least
     Tolerance tolerance;
   };
-  /// Of a line of the log.
+  /// What a line of the log needs.
   static constexpr Settings logged{.window_steps = 5,
                                    .tolerance = {.times_median = 1.3, .part_of_step = 0.05}};
-  /// Of an event.
+  /// What an event needs.
   static constexpr Settings reported{.window_steps = 20, .tolerance = {.times_median = 1.5}};
 
   struct Window {

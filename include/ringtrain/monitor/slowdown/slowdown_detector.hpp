@@ -128,7 +128,7 @@ class RepeatedStalls {
   double reference_s() const;
   double recent_s() const { return sum_.step_s(); }
   double slow_for_s() const { return slow_for_s_; }
-  /// Of that stretch: its seconds, how many stalls there were, and the seconds that they lost.
+  /// The seconds of that stretch, how many stalls there were, and the seconds that they lost.
   double stretch_s() const { return sum_.seconds; }
   int stalls() const { return stalls_; }
   double lost_s() const { return lost_s_; }
@@ -168,7 +168,7 @@ class Recurrence {
     double gone_s = 0;   ///< without one, and it is gone
     double stays_s = 0;  ///< one that lasts so long is reported
   };
-  /// Of what the last change that was to be reported is about.
+  /// What the last change that was to be reported is about.
   const Times& times() const { return times_; }
 
  private:

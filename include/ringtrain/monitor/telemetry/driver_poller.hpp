@@ -19,8 +19,8 @@ class GpuMonitor {
   virtual std::optional<Reading> read() = 0;
 };
 
-/// Of the GPU with that PCI bus id, through NVIDIA's management library, which each call looks for;
-/// null where it is not there or does not know that GPU.
+/// Monitors the GPU with that PCI bus id through NVIDIA's management library, which each call looks
+/// for. Null where that is not there or does not know the GPU.
 std::unique_ptr<GpuMonitor> make_gpu_monitor(const std::string& pci_bus_id);
 
 /// What drivers tell of a GPU and of network cards. They are asked once a second by a thread that

@@ -20,8 +20,8 @@ enum class ProcessState : std::uint8_t {
 /// Takes some 20 us a thread. Never waits.
 ProcessState state_of(pid_t process);
 
-/// Likewise, of a rank of this host; unknown where it is in another container. Another process that
-/// has got its id since is not it.
+/// Looks at a rank of this host; unknown where it is in another container. Another process that has
+/// got its id since is not it.
 ProcessState state_of(const ProcessName& process);
 
 /// This one.

@@ -136,14 +136,13 @@ class Watch {
       host::end_launcher(*launcher,
                          (code == Exit::rank_lost ? lost : other) + 2 * host::time_to_kill_ranks());
   }
-  /// Of this rank, up to now.
+  /// What this rank has spent up to now.
   RankStats account() {
     return {progress_.spent(), sampler_.look(pauses_.still_s(), progress_.no_cpu_s())};
   }
   bool lenient() const { return pauses_.lenient(); }
   double late_s() const { return pauses_.lately_s(); }
-  /// Of a rank of this host that is not heard: whether it has ended, is stopped, say, or only gets
-  /// no CPU.
+  /// Whether a rank of this host that is not heard has ended, is stopped, say, or only gets no CPU.
   ProcessState state_of_unheard(std::size_t rank, const RankHealth& health,
                                 const ProcessName& process) const {
     const auto& host_of = session_.host_of();

@@ -33,7 +33,7 @@ class Watchdog {
   Progress& progress() { return progress_; }
   /// On rank 0, what the user should know of the ranks since the last call.
   std::vector<std::string> take_notices() { return notices_.take(); }
-  /// Also look at the GPU with that PCI bus id; empty: there is none.
+  /// Samples the GPU with that PCI bus id, too; empty: there is none.
   void watch_gpu(const std::string& bus_id) {
     if (!bus_id.empty()) sampler_.watch(make_gpu_monitor(bus_id));
   }

@@ -52,13 +52,15 @@ class Program {
   using SumOverRanks = std::function<void(View values)>;
   /// Executes all steps on `batch`, whose size and image extents are the schedule's. Gradients are
   /// of sample_weight * (sum of the samples' losses). Waits until the results are there. Allocates
-  /// nothing after the first call.
+  /// nothing after the first call. Without a loss among the steps no label is read.
   virtual StepResult run(const Batch& batch, double sample_weight, const Final& final,
                          const SumOverRanks& sum) = 0;
   /// Of one rank.
   StepResult run(const Batch& batch, double sample_weight, const Final& final) {
     return run(batch, sample_weight, final, nullptr);
   }
+  /// Of a schedule that has logits: those of the batch of the last run(), samples x classes.
+  virtual std::vector<float> logits() const = 0;
   /// Bytes of activations and workspace held.
   virtual std::size_t bytes() const = 0;
 };

@@ -6,7 +6,11 @@
 
 namespace ringtrain::model {
 
-enum class Mode { training, evaluation };
+enum class Mode {
+  training,
+  evaluation,
+  prediction,  ///< gives logits (Schedule::logits): no labels, no loss
+};
 /// Whose samples a training BatchNorm normalises by.
 enum class BatchNorms { each_rank, all_ranks };
 
@@ -14,8 +18,9 @@ enum class BatchNorms { each_rank, all_ranks };
 /// schedule: Backend::supports.
 using Supports = std::function<bool(const compute::Schedule&, const compute::Step&)>;
 
-/// The forward steps of `graph` for `batch` samples, one step an operation. Evaluation reads
-/// running statistics and leaves out dropout and auxiliary heads with all that only feeds them.
+/// The forward steps of `graph` for `batch` samples, one step an operation. Evaluation and
+/// prediction read running statistics and leave out dropout and auxiliary heads with all that only
+/// feeds them.
 compute::Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing);
 
 /// Merges activations and residual additions into the step that produces their input, where

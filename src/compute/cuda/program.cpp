@@ -133,6 +133,18 @@ StepResult CudaProgram::run(const Batch& batch, double sample_weight, const Fina
   return {totals.loss, totals.samples, totals.top1, totals.top5};
 }
 
+std::vector<float> CudaProgram::logits() const {
+  std::vector<float> values(binder_.elements(schedule_.logits));
+  const DeviceBytes floats(values.size() * sizeof(float));
+  kernels::convert(parts_.element, Element::fp32, values.size(), at(schedule_.logits),
+                   floats.data(), parts_.stream);
+  check(cudaMemcpyAsync(values.data(), floats.data(), floats.size(), cudaMemcpyDeviceToHost,
+                        parts_.stream),
+        "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(parts_.stream), "cudaStreamSynchronize");
+  return values;
+}
+
 std::size_t CudaProgram::bytes() const {
   return binder_.bytes() + small_.size() + rounded_.size() + staged_.size();
 }

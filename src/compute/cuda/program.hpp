@@ -26,6 +26,7 @@ class CudaProgram final : public Program {
 
   StepResult run(const Batch& batch, double sample_weight, const Final& final,
                  const SumOverRanks& sum) override;
+  std::vector<float> logits() const override;
   std::size_t bytes() const override;
 
   /// A tensor's memory on the GPU, which it shares with others.

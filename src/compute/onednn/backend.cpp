@@ -87,6 +87,7 @@ class PlannedProgram final : public OnednnProgram {
 
   StepResult run(const Batch& batch, double sample_weight, const Final& final,
                  const SumOverRanks& sum) override;
+  std::vector<float> logits() const override { return read(schedule_.logits); }
   std::size_t bytes() const override { return needs_.activations + needs_.workspace; }
   const HostNeeds& needs() const { return needs_; }
 

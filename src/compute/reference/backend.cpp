@@ -84,6 +84,11 @@ class ReferenceProgram final : public Program {
     return state_.result;
   }
 
+  std::vector<float> logits() const override {
+    const std::vector<double>& values = state_.tensors.at(schedule_.logits);
+    return {values.begin(), values.end()};
+  }
+
   std::size_t bytes() const override {
     std::size_t sum = 0;
     for (const auto& tensor : state_.tensors) sum += tensor.size() * sizeof(double);

@@ -52,9 +52,13 @@ class Lowering {
   void skip_copies() {
     same_as_.resize(schedule_.tensors.size(), compute::no_tensor);
     for (compute::Step& step : schedule_.steps)
-      compute::for_each_tensor(step, [&](compute::TensorId& id, compute::Access) {
-        while (same_as_[id] != compute::no_tensor) id = same_as_[id];
-      });
+      compute::for_each_tensor(step,
+                               [&](compute::TensorId& id, compute::Access) { id = source_of(id); });
+    if (schedule_.logits != compute::no_tensor) schedule_.logits = source_of(schedule_.logits);
+  }
+  compute::TensorId source_of(compute::TensorId id) const {
+    while (same_as_[id] != compute::no_tensor) id = same_as_[id];
+    return id;
   }
   void push(compute::Step step) { schedule_.steps.push_back(std::move(step)); }
   bool training() const { return mode_ == Mode::training; }
@@ -104,6 +108,10 @@ class Lowering {
   }
   void lower(const Node& n, const Loss& o) {
     const compute::TensorId logits = n.inputs[0];
+    if (mode_ == Mode::prediction) {
+      schedule_.logits = logits;
+      return;
+    }
     const compute::TensorId dlogits =
         training() ? new_tensor(schedule_, schedule_.tensors[logits]) : compute::no_tensor;
     push(compute::SoftmaxCrossEntropy{logits, dlogits, training() ? smoothing_ : 0, o.weight,
@@ -116,7 +124,7 @@ class Lowering {
   const std::vector<compute::ParameterRange> parameters_;
   const std::vector<compute::StatisticsRange> statistics_;
   std::vector<compute::TensorId>
-      same_as_;  // the tensor that an evaluation reads in place of another
+      same_as_;  // the tensor that is read in place of another, which only training has
   compute::Schedule schedule_;
 };
 

@@ -28,8 +28,7 @@ compute::Schedule make_schedule(const Graph& graph, int batch, Mode mode, float 
     schedule = pool_after_convolution(std::move(schedule));
     schedule = merge_convolutions(std::move(schedule), whole_or_pieces);
   }
-  if (mode == Mode::evaluation)
-    return fuse ? join_in_place(std::move(schedule), supports) : schedule;
+  if (mode != Mode::training) return fuse ? join_in_place(std::move(schedule), supports) : schedule;
   schedule = differentiate(std::move(schedule));
   if (!fuse) return schedule;
   schedule = fuse_backward(std::move(schedule), whole_or_pieces);

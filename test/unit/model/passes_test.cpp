@@ -183,6 +183,18 @@ TEST_CASE("passes: an evaluation has no backward, no auxiliary head and no mask"
   }
 }
 
+TEST_CASE("passes: a prediction is an evaluation without a loss, which gives the logits") {
+  const compute::Schedule evaluation =
+      make_schedule(everything_network(), 2, Mode::evaluation, 0, everything);
+  const compute::Schedule s =
+      make_schedule(everything_network(), 2, Mode::prediction, 0, everything);
+
+  CHECK(s.steps.size() + 1 == evaluation.steps.size());
+  CHECK(steps_named(s, "SoftmaxCrossEntropy") == 0);
+  CHECK(s.logits == std::get<compute::SoftmaxCrossEntropy>(evaluation.steps.back()).logits);
+  CHECK(evaluation.logits == compute::no_tensor);
+}
+
 TEST_CASE("passes: images are distorted and clipped in training only") {
   GraphBuilder g;
   const ImageInput how{.mean = {0.5f}, .deviation = {0.5f}, .distort = true, .clip = true};

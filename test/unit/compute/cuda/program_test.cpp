@@ -55,9 +55,13 @@ std::vector<double> calm_parameters(const model::Graph& graph) {
   return values;
 }
 
-NetworkOutcome run_reference(const model::Graph& graph, model::Mode mode, const Batch& batch) {
-  const Schedule schedule = model::make_schedule(
+Schedule schedule_of_reference(const model::Graph& graph, model::Mode mode) {
+  return model::make_schedule(
       graph, batch_size, mode, 0.1f, [](const Schedule&, const Step&) { return false; }, false);
+}
+
+NetworkOutcome run_reference(const model::Graph& graph, model::Mode mode, const Batch& batch) {
+  const Schedule schedule = schedule_of_reference(graph, mode);
   reference::State state(schedule, 7);
   state.parameters = calm_parameters(graph);
   state.statistics = some_statistics(graph);
@@ -244,6 +248,32 @@ TEST_CASE("cuda program: networks agree with the reference") {
   CAPTURE(name, mode == model::Mode::training, name_of(element));
 
   check_agrees(name, mode, {.element = element});
+}
+
+TEST_CASE("cuda program: the logits of a prediction are the reference's") {
+  const std::string name = GENERATE("mlp", "resnet20");
+  const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  const model::Graph graph = network_of(name);
+  const Shape image = graph.tensors[graph.nodes[0].output];
+  const Batch batch = random_batch(batch_size, image.height, image.width, image.channels, 10);
+  const auto backend = make_gpu_backend({.element = element});
+  const Buffered b(graph, backend->memory());
+  const Schedule schedule = checked_schedule(graph, model::Mode::prediction, *backend, true);
+  const auto program =
+      backend->compile(schedule, {b.parameters, View(), b.statistics, b.batch_statistics}, 7);
+
+  program->run(batch, 1, nullptr);
+
+  const Schedule exact = schedule_of_reference(graph, model::Mode::prediction);
+  reference::State state(exact, 7);
+  state.parameters = calm_parameters(graph);
+  state.statistics = some_statistics(graph);
+  state.batch = &batch;
+  for (const Step& step : exact.steps) reference::run_step(step, state);
+  const std::vector<float> logits = program->logits();
+  const double error =
+      relative_norm(std::vector<double>(logits.begin(), logits.end()), state[exact.logits]);
+  CHECK(error < (element == Element::fp32 ? 1e-5 : 0.05));
 }
 
 TEST_CASE(

@@ -46,7 +46,7 @@ allreduce::Agreement claims(const RunPlan& plan) {
                       o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
                       o.require_efficiency ? " --require-efficiency" : "",
                       o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
-          {"training data", hex(plan.training->manifest_hash())},
+          {"training data", plan.training ? hex(plan.training->manifest_hash()) : "none"},
           {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 

@@ -26,6 +26,7 @@ namespace {
 
 // What a resume must find again for each sample to come once an epoch.
 std::string training_data(const RunPlan& plan) {
+  if (!plan.training) return "";
   return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
 }
 

@@ -48,6 +48,20 @@ job --steps 1 --seed 2 --classes 12 --init-from "$file"
 exits "started from its weights" 0
 check "started from its weights: the head is new" has "drawn anew, .*: fc.weight \[12,256\], fc.bias \[12\]"
 
+# Without training data the checkpoint says which label a class has.
+cp -r "$support/../data/photographs" photographs
+launch 2 "$train" --data images:photographs --model-file "$dir/kept" --batch 1 --steps 2 --eval-every 0 --checkpoint-dir photos
+exits "trained on images" 0
+rm -r photographs/val/living
+photos() { launch 2 "$train" --data images:photographs --eval-only --resume photos/step-0000000002.h5; }
+photos
+exits "evaluated beside training data" 0
+said=$(top1)
+rm -r photographs/train
+photos
+exits "evaluated without training data" 0
+check "evaluated without training data: as with it" is "$(top1)" "$said"
+
 job --model mlp --steps 5 --resume "$file"
 exits "another network" 64
 check "another network: both are told" has "--model mlp: makes mlp for 10 classes; .*step-0000000004.h5 holds own for 10 classes"

@@ -8,6 +8,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::io {
 
@@ -33,6 +34,20 @@ std::string class_names_text(std::span<const std::string> names) {
     for (const char c : name) text += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);
   }
   return text;
+}
+
+std::vector<std::string> class_names_in(std::string_view text) {
+  if (text.empty()) return {};
+  std::vector<std::string> names = split(text, '\n');
+  for (std::string& name : names) {
+    std::string plain;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      const bool escaped = name[i] == '\\' && i + 1 < name.size();
+      plain += !escaped ? name[i] : name[++i] == 'n' ? '\n' : name[i];
+    }
+    name = std::move(plain);
+  }
+  return names;
 }
 
 std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,

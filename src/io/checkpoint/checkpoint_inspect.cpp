@@ -55,7 +55,7 @@ std::string scalars(const CheckpointFile& file) {
 // Of many classes the first ones.
 std::string classes(const std::string& text) {
   constexpr std::size_t most_shown = 10;
-  std::vector<std::string> names = split(text, '\n');
+  std::vector<std::string> names = class_names_in(text);
   const std::size_t count = names.size();
   names.resize(std::min(count, most_shown));
   return printable(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -70,8 +71,6 @@ SplitFolders split_folders(const fs::path& directory, WorkProgress* progress) {
   for (const FolderEntry& entry : entries_of(directory, progress))
     if (entry.is_folder) folders.push_back(entry.path);
   SplitFolders splits{take_called("train", folders), {}, {}};
-  if (splits.training.empty())
-    fail_images(directory, "no directory train/ there, which holds <class>/<image>");
   for (const char* name : {"val", "valid", "validation", "test"})
     if (splits.evaluation.empty()) splits.evaluation = take_called(name, folders);
   for (const fs::path& folder : folders)
@@ -110,8 +109,8 @@ std::string why_unknown(const std::string& name, const std::vector<std::string>&
 
 class Images final : public EncodedDataset {
  public:
-  /// Those of `home`, with the labels that the classes have in `training`.
-  Images(const fs::path& home, const fs::path& training, const DatasetOptions& options);
+  /// Those of `home`; a class's label is its place in `names`.
+  Images(const fs::path& home, std::vector<std::string> names, const DatasetOptions& options);
 
   std::uint64_t size() const override { return files_.size(); }
   const std::vector<std::string>& class_names() const override { return names_; }
@@ -148,16 +147,17 @@ class Images final : public EncodedDataset {
   std::uint64_t manifest_ = 0;
 };
 
-Images::Images(const fs::path& home, const fs::path& training, const DatasetOptions& options)
+Images::Images(const fs::path& home, std::vector<std::string> names, const DatasetOptions& options)
     : EncodedDataset(options.max_pixels),
       home_(home),
-      names_(class_names_in(training, options.progress)),
+      names_(std::move(names)),
       lister_(options.progress) {
+  std::map<std::string_view, int> labels;
+  for (const std::string& name : names_) labels.emplace(name, static_cast<int>(labels.size()));
   for (const std::string& name : class_names_in(home_, options.progress)) {
-    const auto known = std::ranges::lower_bound(names_, name);
-    if (known == names_.end() || *known != name)
-      fail_images(home_ / name, why_unknown(name, names_));
-    append(home_ / name, static_cast<int>(known - names_.begin()));
+    const auto known = labels.find(name);
+    if (known == labels.end()) fail_images(home_ / name, why_unknown(name, names_));
+    append(home_ / name, known->second);
   }
 }
 
@@ -189,6 +189,8 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
   at(options.progress, Work::list, directory);
   const SplitFolders folders = split_folders(directory, options.progress);
   const bool trains = split == Split::training;
+  if (trains && folders.training.empty())
+    fail_images(directory, "no directory train/ there, which holds <class>/<image>");
   const std::string unused = trains || folders.unused.empty()
                                  ? ""
                                  : fmt::format("not used: {}", fmt::join(folders.unused, ", "));
@@ -199,8 +201,12 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
                       printable(directory), unused));
     return nullptr;
   }
-  auto images = std::make_unique<Images>(trains ? folders.training : folders.evaluation,
-                                         folders.training, options);
+  const fs::path& home = trains ? folders.training : folders.evaluation;
+  const bool alone = folders.training.empty();
+  auto names = alone && !options.class_names.empty()
+                   ? options.class_names
+                   : class_names_in(alone ? home : folders.training, options.progress);
+  auto images = std::make_unique<Images>(home, std::move(names), options);
   options.tell(fmt::format("{}, to {} on{}{}{}", images->description(),
                            trains ? "train" : "evaluate", images->left_out(),
                            unused.empty() ? "" : "; ", unused));

@@ -211,6 +211,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
                       .name = m.model,
                       .identity = identity.empty() ? m.model : identity,
                       .text = m.network,
+                      .class_names = io::class_names_in(m.class_names),
                       .hash = m.model_hash,
                       .named = named,
                       .goes_on = goes_on};
@@ -226,6 +227,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                  {"name", network->name},
                  {"identity", network->identity},
                  {"text", network->text},
+                 {"class_names", network->class_names},
                  {"hash", network->hash},
                  {"named", network->named},
                  {"goes_on", network->goes_on}};
@@ -238,8 +240,8 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
   if (found.contains("failure"))
     throw Error(static_cast<Exit>(found["code"]), "read the network",
                 found["failure"].get<std::string>());
-  return SavedNetwork{found["checkpoint"], found["name"],  found["identity"], found["text"],
-                      found["hash"],       found["named"], found["goes_on"]};
+  return SavedNetwork{found["checkpoint"],  found["name"], found["identity"], found["text"],
+                      found["class_names"], found["hash"], found["named"],    found["goes_on"]};
 }
 
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,

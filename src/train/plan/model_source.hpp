@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/model/zoo.hpp"
@@ -14,6 +15,7 @@ struct SavedNetwork {
   std::string name{};
   std::string identity{};  ///< as ModelSource::identity() has it
   std::string text{};      ///< a model file; empty: the file does not say
+  std::vector<std::string> class_names{};
   std::uint64_t hash = 0;
   bool named = false;    ///< by --resume FILE: the user must not say otherwise
   bool goes_on = false;  ///< its training goes on, so its classes stay

@@ -142,10 +142,11 @@ void share_work(RunPlan& plan, int rank, const Tell& tell) {
                 fmt::format("gives {} ranks less than one image a step each; use at least {}",
                             plan.ranks, std::int64_t{plan.ranks} * o.accumulate));
   plan.take_shares(equal_shares(plan.micro_batch, plan.ranks), rank);
-  io::check_enough(*plan.training, plan.global_batch);
+  if (plan.training) io::check_enough(*plan.training, plan.global_batch);
 }
 
 void set_length(RunPlan& plan) {
+  if (!plan.training) return;
   const config::Options& o = plan.options;
   const auto size = static_cast<double>(plan.training->size());
   if (o.steps)
@@ -196,6 +197,7 @@ bool RunPlan::done(const Position& position) const {
 }
 
 std::uint64_t RunPlan::last_step(const Position& position) const {
+  if (!training) return position.step;
   if (options.steps) return static_cast<std::uint64_t>(*options.steps);
   const double left = epochs * double(training->size()) - double(position.samples);
   return position.step + static_cast<std::uint64_t>(std::ceil(std::max(left, 0.0) / global_batch));
@@ -339,16 +341,16 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.data_threads = options.data_threads.value_or(cpus);
   if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
   const ModelSource source(options, saved);
-  const io::DatasetOptions data =
-      dataset_options(options, source, plan.data_threads, tell, progress);
-  plan.training = io::open_dataset(options.data, io::Split::training, data);
+  io::DatasetOptions data = dataset_options(options, source, plan.data_threads, tell, progress);
+  if (saved) data.class_names = saved->class_names;
+  if (!options.eval_only) plan.training = io::open_dataset(options.data, io::Split::training, data);
   plan.evaluation = io::open_dataset(options.data, io::Split::evaluation, data);
   if (options.eval_only && !plan.evaluation)
-    throw Error(Exit::data, "--eval-only on " + plan.training->description(),
+    throw Error(Exit::data, "--eval-only on " + printable(options.data),
                 "no directory val/, valid/, validation/ or test/ beside it, and no shards for "
                 "evaluation");
   at(progress, Work::plan, options.model.empty() ? source.place() : options.model);
-  plan.model = source.make(plan.training->classes());
+  plan.model = source.make(plan.data().classes());
   plan.options.model = source.identity(plan.model);
   plan.network = source.text(plan.model);
   complete(plan.options, plan.model);

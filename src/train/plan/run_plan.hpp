@@ -23,8 +23,8 @@ inline constexpr int most_samples = 100'000'000;  ///< in a step
 struct RunPlan {
   config::Options options;  ///< with every recipe default filled in
   model::Model model;
-  std::string network;  ///< the model file that makes it
-  std::unique_ptr<io::Dataset> training;
+  std::string network;                      ///< the model file that makes it
+  std::unique_ptr<io::Dataset> training;    ///< null with --eval-only
   std::unique_ptr<io::Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
   int hosts = 1;
@@ -41,6 +41,8 @@ struct RunPlan {
   optim::LearningRate learning_rate;
   io::Augmentation input;
 
+  /// That of training, else that of the evaluation.
+  const io::Dataset& data() const { return training ? *training : *evaluation; }
   /// Whether BatchNorm normalises by the samples of all ranks.
   bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
   /// Whether the ranks share the optimizer's work and state.

@@ -191,7 +191,7 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession
   if (!facts.on_gpu)
     facts.planned = static_cast<std::uint64_t>(
         rank_memory(plan.model, mine, session.size(), &progress).total());
-  facts.data = plan.training->description();
+  facts.data = plan.data().description();
   progress.at(Work::open, o.data);
   if (session.local_rank() == 0)
     for (const io::Dataset* data : {plan.training.get(), plan.evaluation.get()})

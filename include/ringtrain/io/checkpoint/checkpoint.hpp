@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringtrain::io {
@@ -71,6 +72,8 @@ struct CheckpointMetadata {
 /// `names`, by label, as one text: a line each, where `\n` and `\\` stand for a newline and a
 /// backslash in a name.
 std::string class_names_text(std::span<const std::string> names);
+/// The names in such a text; none in an empty one.
+std::vector<std::string> class_names_in(std::string_view text);
 
 /// What two equal trainings share at equal steps: hash of tensors, step, epoch, position, seed,
 /// optimizer scalars and model. `hashes` holds XXH64 of each tensor's bytes; the order does not

@@ -54,6 +54,9 @@ struct DatasetOptions {
   /// What `synthetic` makes; the other kinds know their own.
   Extent extent{32, 32};
   int classes = 10;
+  /// Of images:DIR that has no training part: those that a network learned, by label; none: the
+  /// evaluation's own.
+  std::vector<std::string> class_names = {};
   /// An image of more pixels is unreadable, found before memory is taken for it.
   std::uint64_t max_pixels = std::uint64_t{1} << 26;
   /// Where indexes of shards are kept from run to run; empty: nowhere.
@@ -68,7 +71,7 @@ struct DatasetOptions {
 /// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR`, `tfrecord:DIR` or `records:DIR`.
 /// Throws Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data
 /// that cannot be trained on. Reads no file of another split, but for the class names. Null for the
-/// evaluation split of data that have none.
+/// evaluation split of data that have none. An evaluation needs no training part beside it.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
 

@@ -74,14 +74,15 @@ ShardIndex join(const std::string& directory, const std::vector<ShardFile>& file
 std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
                                              const DatasetOptions& options) {
   const auto training = find_shards(directory, train_split, ending, options.progress);
-  if (training.empty())
+  if (training.empty() && split == Split::training)
     fail_records(directory, "no train-00000-of-....records there; train --pack DIR OUT makes them");
   auto files = split == Split::training
                    ? training
                    : find_shards(directory, val_split, ending, options.progress);
   if (files.empty()) return nullptr;
-  // The first file of training knows the classes, for evaluation, too.
-  const std::string first = directory + "/" + training[0].name;
+  // The first file of training knows the classes, for evaluation, too; without it, that of the
+  // evaluation.
+  const std::string first = directory + "/" + (training.empty() ? files : training)[0].name;
   at(options.progress, Work::index, first);
   const auto names = read(first, options.progress).table.class_names;
   ShardIndex index = join(directory, files, read_all(directory, files, options), names);

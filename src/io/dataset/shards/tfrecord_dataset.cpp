@@ -151,6 +151,8 @@ void count_from(std::int32_t first, std::vector<std::string> names, const std::s
 std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Split split,
                                               const DatasetOptions& options) {
   Opened training = open_split(directory, training_split, options);
+  const bool alone = training.files.empty() && split == Split::evaluation;
+  if (alone) training = open_split(directory, evaluation_splits, options);
   if (training.files.empty())
     throw Error(
         Exit::data, "read TFRecords in " + printable(directory),
@@ -162,8 +164,9 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
     throw Error(Exit::data, "read TFRecords in " + printable(directory),
                 "every record of training is damaged; copy the files again");
   if (first > 0 && !names.empty()) names.erase(names.begin());
-  Opened opened = split == Split::training ? std::move(training)
-                                           : open_split(directory, evaluation_splits, options);
+  Opened opened = split == Split::training || alone
+                      ? std::move(training)
+                      : open_split(directory, evaluation_splits, options);
   if (opened.files.empty()) return nullptr;
   count_from(first, std::move(names), directory, opened);
   auto data = make_sharded_dataset({"tfrecord", directory, std::move(opened.files),

@@ -151,6 +151,8 @@ TEST_CASE("Checkpoint: network, class names and input come back as they were") {
 
   CHECK(state.metadata.class_names == "a\\nb\n\nc\\\\n");
   CHECK(CheckpointFile::open(path).metadata() == state.metadata);
+  CHECK(class_names_in(state.metadata.class_names) ==
+        std::vector<std::string>{"a\nb", "", "c\\n"});
   CHECK_THAT(inspect(path), Contains("\nclasses      3: a") && Contains("\n  loss\n"));
 }
 

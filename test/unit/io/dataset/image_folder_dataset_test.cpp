@@ -82,6 +82,27 @@ TEST_CASE("images: without val and test there is nothing to evaluate on") {
   CHECK(open(home)->size() == 1);
 }
 
+TEST_CASE("images: an evaluation alone has its own classes, or those that a network learned") {
+  const TempDirectory home;
+  for (const char* name : {"val/b/1", "val/c/1"})
+    write_file(home.path() / name, encode_png(small_picture));
+  const auto open_with = [&](std::vector<std::string> names) {
+    return open_dataset("images:" + home.path().native(), Split::evaluation,
+                        {.class_names = std::move(names)});
+  };
+
+  CHECK(open(home, Split::evaluation)->class_names() == std::vector<std::string>{"b", "c"});
+  const auto learned = open_with({"c", "a", "b"});
+  CHECK(learned->classes() == 3);
+  CHECK(learned->label(0) == 2);
+  CHECK(learned->label(1) == 0);
+  CHECK_THROWS_WITH(open_with({"a", "b"}), Contains("val/c") && Contains("no such class"));
+  CHECK_THAT(folder_complaint(home), Contains("no directory train/"));
+  write_file(home.path() / "train/c/1", encode_png(small_picture));
+  write_file(home.path() / "train/b/1", encode_png(small_picture));
+  CHECK(open_with({"c", "a", "b"})->classes() == 2);  // training's word counts
+}
+
 TEST_CASE("images: what cannot be trained on is found when opened") {
   const TempDirectory home;
 

@@ -134,6 +134,17 @@ TEST_CASE("records: an image folder, its TFRecords and either packed are the sam
   }
 }
 
+TEST_CASE("records: an evaluation needs no training beside it") {
+  const Sources sources;
+  sources.pack();
+  for (int number = 0; number < 3; ++number) fs::remove(sources.file(number));
+
+  const auto evaluation = sources.packed(Split::evaluation);
+
+  CHECK(evaluation->class_names() == std::vector<std::string>{"cat", "dog"});
+  CHECK(evaluation->label(0) == 1);
+}
+
 TEST_CASE("records: packing again keeps whole files, makes missing ones, and refuses others") {
   const Sources sources;
   sources.pack();

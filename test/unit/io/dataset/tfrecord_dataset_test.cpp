@@ -171,6 +171,14 @@ TEST_CASE("tfrecord: without shards for evaluation there is nothing to evaluate 
   CHECK(home.open(Split::evaluation) == nullptr);
 }
 
+TEST_CASE("tfrecord: an evaluation needs no training beside it") {
+  Home home;
+  home.shard("validation", 0, 1, record(2, 3) + record(3, 1));
+
+  CHECK(labels_of(*home.open(Split::evaluation)) == std::vector{2, 0});
+  CHECK_THAT(home.complaint(), Contains("no shards there"));
+}
+
 TEST_CASE("tfrecord: files that do not make a whole set are named") {
   Home home;
   CHECK_THAT(home.complaint(), Contains("no shards there") && Contains("train-00000-of-01024"));

@@ -337,6 +337,18 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
   CHECK(make_run_plan(o, 1, 0, 2).options.model != plan.options.model);
 }
 
+TEST_CASE("plan: an evaluation alone opens no training data") {
+  config::Options o = options_for("mlp");
+  o.eval_only = true;
+
+  const RunPlan plan = make_run_plan(o, 1, 0, 2);
+
+  CHECK(plan.training == nullptr);
+  CHECK(plan.evaluation->size() == 2000);
+  CHECK(plan.model.classes == 10);
+  CHECK(plan.last_step({5, 640}) == 5);
+}
+
 TEST_CASE("plan: without a name, the network is that of the checkpoint") {
   const config::Options o = options_for("");
   const SavedNetwork own{.checkpoint = "a/step-0000000001.h5",

@@ -2,9 +2,9 @@
 
   import ringtrain
   run = ringtrain.read_metrics("run.jsonl")             # {"step": [{"step": 10, "loss": ...}, ...], "eval": [...], ...}
-  saved = ringtrain.read_checkpoint("step-0000005860.h5")   # saved.model, saved.step, saved.tensors["weights/fc.weight"]
+  saved = ringtrain.read_checkpoint("step-0000005860.h5")   # saved.model, saved.step, saved.tensors["weights/fc.weight"]; saved.class_names
   network.load_state_dict(ringtrain.to_torch(saved))    # or the file's name
-  ringtrain.from_torch("resnet50", network.state_dict(), "start.h5")   # train --model resnet50 --init-from start.h5
+  ringtrain.from_torch("resnet50", network.state_dict(), "start.h5")   # train --init-from start.h5
 
 Metrics need nothing else. Checkpoints: pip install 'ringtrain[notebook]'; PyTorch: pip install 'ringtrain[torch]'."""
 import json
@@ -27,25 +27,30 @@ def read_metrics(path):
 
 
 def read_checkpoint(path):
-    """A Checkpoint(model, step, tensors) of NumPy arrays. The hashes of what is read are checked; ValueError names what is damaged."""
+    """A Checkpoint(model, step, tensors, network, class_names); tensors are NumPy arrays, network is the text of a model file. The hashes of what is read are checked; ValueError names what is damaged."""
     return _needs("checkpoint").read(path)
 
 
-def write_checkpoint(path, model, tensors, run_id="python"):
-    """A checkpoint for `train --init-from`: `tensors` by names like "weights/fc.weight" and "statistics/bn1.running_mean"."""
-    _needs("checkpoint").write(path, model, tensors, run_id)
+def write_checkpoint(path, model, tensors, run_id="python", network=""):
+    """A checkpoint for `train --init-from`: `tensors` by names like "weights/fc.weight" and "statistics/bn1.running_mean"; `network`: the
+    text of a model file."""
+    _needs("checkpoint").write(path, model, tensors, run_id, network)
 
 
 def to_torch(checkpoint):
-    """PyTorch's state dictionary of a Checkpoint or of the file of that name."""
+    """PyTorch's state dictionary of a Checkpoint or of the file of that name. Its layout follows from the network that the file holds;
+    files of earlier builds hold none, and must be of a built-in network."""
     if not isinstance(checkpoint, tuple):
         checkpoint = read_checkpoint(checkpoint)
-    return _needs("torch_state").to_torch(*checkpoint)
+    return _needs("torch_state").to_torch(checkpoint)
 
 
 def from_torch(model, state, path):
-    """Writes a checkpoint for `train --init-from` from a state dictionary; `model`: its name in `train --model list`."""
-    write_checkpoint(path, model, _needs("torch_state").from_torch(model, state), "from torch")
+    """Writes a checkpoint for `train --init-from` from a state dictionary; `model`: its name in `train --model list`, or the path of a
+    model file, which ends in ".model"."""
+    torch_state = _needs("torch_state")
+    own = model if str(model).endswith(".model") else None
+    torch_state.write(path, torch_state.network_of(None if own else model, own), state)
 
 
 def _needs(module):

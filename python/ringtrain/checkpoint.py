@@ -4,6 +4,7 @@ import collections
 import json
 import math
 import os
+import re
 import struct
 
 import numpy as np
@@ -14,8 +15,10 @@ HEADER_BYTES = HEADERS[2]
 MAGIC = b"\x89rtckp\r\n"
 NUMBERS = ("step", "epoch", "position", "seed", "world_size", "global_batch")
 TEXTS = ("model", "config", "optimizer", "plans")
+MORE_TEXTS = ("network",)  # where there are any
 
-Checkpoint = collections.namedtuple("Checkpoint", "model step tensors")
+# network: a model file; class_names: by label. Files of earlier builds hold neither.
+Checkpoint = collections.namedtuple("Checkpoint", "model step tensors network class_names", defaults=("", ()))
 
 
 def read_index(file, path):
@@ -50,7 +53,14 @@ def read(path):
             if digest(data) != entry["xxh64"]:
                 raise ValueError(f"tensor {name!r} fails its hash")
             tensors[name] = np.frombuffer(bytearray(data), "<f4").reshape(entry["shape"])
-    return Checkpoint(index["metadata"]["model"], index["metadata"]["step"], tensors)
+    metadata = index["metadata"]
+    return Checkpoint(metadata["model"], metadata["step"], tensors, metadata.get("network", ""), names_in(metadata.get("class_names", "")))
+
+
+def names_in(text):
+    """Class names of a checkpoint's text, a line each."""
+    plain = {"\\n": "\n", "\\\\": "\\"}
+    return [re.sub(r"\\.", lambda found: plain.get(found[0], found[0]), line) for line in text.split("\n")] if text else []
 
 
 def digest(data):
@@ -78,7 +88,7 @@ def write_hdf5(path, metadata, tensors, user_block):
         for name in NUMBERS:
             file.create_dataset(f"metadata/{name}", data=np.uint64(metadata[name]))
         file.create_dataset("metadata/model_hash", data=np.uint64(int(metadata["model_hash"], 16)))
-        for name in TEXTS:
+        for name in (*TEXTS, *(name for name in MORE_TEXTS if name in metadata)):
             text = metadata[name].encode() or b"\0"
             file.create_dataset(f"metadata/{name}", data=np.array(text, h5py.string_dtype("utf-8", len(text))))
         return {name: file.create_dataset(name, data=array).id.get_offset() for name, array in tensors.items()}
@@ -101,10 +111,13 @@ def outside(body, user_block, rows):
     return b"".join(parts + [body[position:]])
 
 
-def write(path, model, tensors, run_id):
-    """A checkpoint of step 0 that `train --init-from` takes. `tensors`: by name, with its folder; stored as fp32."""
+def write(path, model, tensors, run_id, network=""):
+    """A checkpoint of step 0 that `train --init-from` takes. `tensors`: by name, with its folder; stored as fp32. `network`: the text of
+    its model file, without which `train` needs --model or --model-file unless `model` is built in."""
     tensors = {name: np.ascontiguousarray(array, "<f4") for name, array in tensors.items()}
     metadata = dict.fromkeys(NUMBERS, 0) | dict.fromkeys(TEXTS, "") | {"model": model, "model_hash": "0" * 16, "world_size": 1, "buckets": []}
+    if network:
+        metadata["network"] = network
     user_block = user_block_bytes(metadata, tensors)
     temporary = f"{path}.tmp"
     offsets = write_hdf5(temporary, metadata, tensors, user_block)

@@ -63,8 +63,8 @@ def first_state(peer):
     for name, value in state.items():
         if name in fixed or name.endswith("num_batches_tracked"):
             continue
-        shape = from_torch_layout("", name, np.empty(value.shape, np.uint8)).shape
-        state[name] = torch.from_numpy(np.ascontiguousarray(to_torch_layout("", name, named_values.parameter(name, shape))))
+        shape = from_torch_layout({}, name, np.empty(value.shape, np.uint8)).shape
+        state[name] = torch.from_numpy(np.ascontiguousarray(to_torch_layout({}, name, named_values.parameter(name, shape))))
     return state
 
 
@@ -96,7 +96,7 @@ def read_dump(path):
         name, *shape = line.split()
         shape = [int(extent) for extent in shape]
         count = int(np.prod(shape))
-        results[name] = to_torch_layout("", name, values[first:first + count].reshape(shape)).astype(np.float64)
+        results[name] = to_torch_layout({}, name, values[first:first + count].reshape(shape)).astype(np.float64)
         first += count
     return results
 

@@ -20,7 +20,7 @@ CASES = [
 
 
 def lines_of(results):
-    probes = {name: named_values.probe(name, from_torch_layout("", name, value)) for name, value in results.items() if "/weights/" not in name}
+    probes = {name: named_values.probe(name, from_torch_layout({}, name, value)) for name, value in results.items() if "/weights/" not in name}
     return [f"{name} {norm:.9g} {product:.9g}\n" for name, (norm, product) in probes.items()]
 
 

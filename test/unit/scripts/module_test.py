@@ -60,14 +60,18 @@ class Module(unittest.TestCase):
     def test_a_checkpoint_is_read_as_hdf5_has_it(self):
         saved = ringtrain.read_checkpoint(self.file)
         self.assertEqual((saved.model, saved.step), ("mlp", 8))
+        self.assertEqual(len(saved.class_names), 10)
+        self.assertEqual(saved.network, (pathlib.Path(FOLDER).parent / "models/mlp.model").read_text())
         with h5py.File(self.file) as file:
+            self.assertEqual(file["metadata/network"][()].decode(), saved.network)
+            self.assertEqual(file["metadata/class_names"][()].decode().split("\n"), saved.class_names)
             for name, array in saved.tensors.items():
                 np.testing.assert_array_equal(array, file[name][...])
 
     def test_files_of_format_1_are_read(self):
         file = pathlib.Path(FOLDER).parent / "test/data/format_1/step-0000000004.h5"
         saved = ringtrain.read_checkpoint(file)
-        self.assertEqual((saved.model, saved.step), ("tiny", 4))
+        self.assertEqual((saved.model, saved.step, saved.network), ("tiny", 4, ""))
         with h5py.File(file) as stored:
             np.testing.assert_array_equal(saved.tensors["weights/conv.weight"], stored["weights/conv.weight"][...])
 

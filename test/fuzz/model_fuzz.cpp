@@ -27,7 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const std::optional<int> classes =
       size % 2 == 0 ? std::nullopt : std::optional<int>(static_cast<int>(size % 100) + 2);
   try {
-    check(model::read_model_file(text, "net.model", classes, [](const model::Recipe&) {}));
+    const auto any = [](const model::Recipe&) {};
+    const model::Model model = model::read_model_file(text, "net.model", classes, any);
+    check(model);
+    const std::string fixed = model::with_classes(text, model.classes);
+    expect(model::read_model_file(fixed, "net.model", std::nullopt, any).classes == model.classes);
+    expect(model::recipe_lines(text).size() <= text.size() + 1);
   } catch (const Error& refused) {
     expect(refused.code() == Exit::usage);
   }

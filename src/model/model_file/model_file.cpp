@@ -14,7 +14,12 @@ namespace ringtrain::model {
 namespace {
 
 constexpr std::size_t most_parameters = 100;
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+std::vector<std::string> lines_of(std::string_view text) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  return split(text, '\n');
+}
 
 // Reads a file line by line: what is no layer here, the layers by Layers.
 class ModelFile {
@@ -54,9 +59,8 @@ void expect_form(const Line& line, bool right, std::string_view form) {
 }
 
 Model ModelFile::read(std::string_view text) {
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   int number = 0;
-  for (const std::string& each : split(text, '\n')) {
+  for (const std::string& each : lines_of(text)) {
     at_ = {++number, ""};
     if (const auto line = read_line(each, number)) take(*line);
   }
@@ -153,7 +157,7 @@ Model read_model_file(std::string_view text, const std::string& file, std::optio
 std::string with_classes(std::string_view text, int classes) {
   constexpr std::string_view option = "classes=";
   const auto is_first = [](const std::string& line) { return read_line(line, 0).has_value(); };
-  std::vector<std::string> lines = split(text, '\n');
+  std::vector<std::string> lines = lines_of(text);
   std::string& line = *std::ranges::find_if(lines, is_first);
   const std::size_t number = line.find(option) + option.size();
   const std::size_t end = line.find_first_not_of("0123456789", number);
@@ -164,7 +168,7 @@ std::string with_classes(std::string_view text, int classes) {
 std::string recipe_lines(std::string_view text) {
   std::string told;
   bool in_head = true;
-  for (const std::string& each : split(text, '\n')) {
+  for (const std::string& each : lines_of(text)) {
     const auto line = read_line(each, 0);
     const bool comment = !line && each.find('#') != each.npos;
     if (line ? line->word == "recipe" || line->word == "images" : in_head && comment)

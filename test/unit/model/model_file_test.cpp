@@ -39,6 +39,8 @@ TEST_CASE("model file: its classes can be written over, and nothing else changes
   CHECK(with_classes(text, 3) ==
         "# of mine classes=1\n\nmodel m classes=3 # classes=2\ninput size=8\n");
   CHECK(with_classes("model m classes=10", 1000) == "model m classes=1000");
+  CHECK(with_classes("\xEF\xBB\xBF# of mine\nmodel m classes=10", 2) ==
+        "# of mine\nmodel m classes=2");
   CHECK(with_classes(model_text("resnet18"), 1000) == model_text("resnet18"));
 }
 

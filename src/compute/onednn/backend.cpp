@@ -10,7 +10,7 @@
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/program.hpp"
 #include "compute/onednn/tensor.hpp"
-#include "compute/onednn/winograd.hpp"
+#include "compute/onednn/winograd/winograd.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
 namespace ringtrain::compute::onednn {

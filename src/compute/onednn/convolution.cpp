@@ -4,7 +4,7 @@
 #include "compute/onednn/kernels/amx_weight_gradient.hpp"
 #include "compute/onednn/phases.hpp"
 #include "compute/onednn/plan.hpp"
-#include "compute/onednn/winograd.hpp"
+#include "compute/onednn/winograd/winograd.hpp"
 
 namespace ringtrain::compute::onednn {
 namespace {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "compute/onednn/kernels/winograd_rounds.hpp"
+#include "compute/onednn/winograd/rounds.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,5 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
-#include "compute/cuda/kernels/device/optimizer_work.hpp"
+#include "compute/cuda/kernels/device/update/optimizer_work.hpp"
 
 namespace ringtrain::compute::cuda::kernels {
 

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "compute/cuda/kernels/device/head_work.hpp"
-#include "compute/cuda/kernels/device/optimizer_work.hpp"
+#include "compute/cuda/kernels/device/update/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
 #include "train/sums/reduction_buffer.hpp"
 #include "unit/compute/cuda/kernel_inputs.hpp"

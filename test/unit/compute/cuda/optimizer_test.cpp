@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "compute/cuda/kernels/device/optimizer_work.hpp"
+#include "compute/cuda/kernels/device/update/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
 #include "unit/compute/cuda/kernel_inputs.hpp"
 

@@ -1,5 +1,5 @@
 // Weights in the form in which they meet a stored image, proven by the convolution they make.
-#include "compute/cuda/kernels/device/weights_work.hpp"
+#include "compute/cuda/kernels/device/update/weights_work.hpp"
 #include "support/kernel_case.hpp"
 #include "support/stored_form.hpp"
 #include "unit/compute/cuda/kernel_inputs.hpp"

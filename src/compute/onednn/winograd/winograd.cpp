@@ -1,11 +1,11 @@
-#include "compute/onednn/winograd.hpp"
+#include "compute/onednn/winograd/winograd.hpp"
 
 #include <algorithm>
 
-#include "compute/onednn/kernels/winograd_filters.hpp"
-#include "compute/onednn/kernels/winograd_lines.hpp"
-#include "compute/onednn/kernels/winograd_rounds.hpp"
-#include "compute/onednn/kernels/winograd_sums.hpp"
+#include "compute/onednn/winograd/filters.hpp"
+#include "compute/onednn/winograd/lines.hpp"
+#include "compute/onednn/winograd/rounds.hpp"
+#include "compute/onednn/winograd/sums.hpp"
 
 namespace ringtrain::compute::onednn {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "compute/onednn/kernels/batch_norm/pieces.hpp"
-#include "compute/onednn/kernels/winograd_norms.hpp"
-#include "compute/onednn/kernels/winograd_rounds.hpp"
+#include "compute/onednn/winograd/norms.hpp"
+#include "compute/onednn/winograd/rounds.hpp"
 
 namespace ringtrain::compute::onednn {
 

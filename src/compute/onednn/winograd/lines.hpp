@@ -1,7 +1,7 @@
 #pragma once
 #include <utility>
 
-#include "compute/onednn/kernels/winograd_kernels.hpp"
+#include "compute/onednn/winograd/kernels.hpp"
 
 namespace ringtrain::compute::onednn {
 

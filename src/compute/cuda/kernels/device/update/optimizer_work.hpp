@@ -5,7 +5,7 @@
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
 #include "compute/cuda/kernels/device/head_work.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
-#include "compute/cuda/kernels/device/update_work.hpp"
+#include "compute/cuda/kernels/device/update/update_work.hpp"
 
 // The calls of optimizer.hpp for any queue, StreamQueue or a CPU's in tests; update_work.hpp has
 // the update itself.

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "compute/onednn/kernels/winograd_kernels.hpp"
 #include "compute/onednn/tensor.hpp"
+#include "compute/onednn/winograd/kernels.hpp"
 
 namespace ringtrain::compute::onednn {
 

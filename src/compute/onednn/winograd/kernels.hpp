@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "compute/onednn/kernels/winograd_norms.hpp"
-#include "compute/onednn/kernels/winograd_transforms.hpp"
+#include "compute/onednn/winograd/norms.hpp"
+#include "compute/onednn/winograd/transforms.hpp"
 
 namespace ringtrain::compute::onednn {
 

@@ -4,7 +4,7 @@
 #include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
-#include "compute/cuda/kernels/device/trust_ratio_work.hpp"
+#include "compute/cuda/kernels/device/update/trust_ratio_work.hpp"
 
 // The update of optimizer.hpp for any queue: StreamQueue, or a CPU's in tests.
 

@@ -13,17 +13,35 @@ namespace ringtrain::compute {
 
 /// An elementwise function. A new one is a word here, a row in `activation_facts`, and its formulas
 /// in the three backends.
-enum class Activation : std::uint8_t { none, relu, silu };
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  silu,
+  relu6,
+  sigmoid,
+  hard_sigmoid,
+  hard_swish,
+  gelu,
+  gelu_tanh,
+};
 
 struct ActivationFacts {
-  std::string_view name;  ///< PyTorch's, and the word of model files
+  std::string_view name;  ///< timm's, and the word of model files
   /// Whether the slope follows from the output, so that the input need not be kept.
   bool slope_of_output;
   bool keeps_zero = true;  ///< f(0) = 0
 };
 /// By Activation.
 inline constexpr ActivationFacts activation_facts[] = {
-    {"none", true}, {"relu", true}, {"silu", false},  // also called swish (Elfwing et al. 2017)
+    {"none", true},
+    {"relu", true},
+    {"silu", false},  // also called swish (Elfwing et al. 2017)
+    {"relu6", true},
+    {"sigmoid", true, false},
+    {"hard_sigmoid", true, false},
+    {"hard_swish", false},
+    {"gelu", false},       // exact (Hendrycks and Gimpel 2016)
+    {"gelu_tanh", false},  // PyTorch's approximate="tanh"
 };
 
 constexpr const ActivationFacts& facts_of(Activation f) {

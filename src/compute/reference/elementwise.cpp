@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/philox.hpp"
@@ -9,6 +10,12 @@ namespace ringtrain::compute::reference {
 namespace {
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+double normal_density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+double normal_distribution(double x) { return (1 + std::erf(x / std::numbers::sqrt2)) / 2; }
+
+// What GELU's approximation takes the tanh of, and its slope.
+double inner(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
+double inner_slope(double x) { return std::sqrt(2 / std::numbers::pi) * (1 + 0.134145 * x * x); }
 
 }  // namespace
 
@@ -20,6 +27,18 @@ double value_of(Activation f, double x) {
       return std::max(x, 0.0);
     case Activation::silu:
       return x * logistic(x);
+    case Activation::relu6:
+      return std::clamp(x, 0.0, 6.0);
+    case Activation::sigmoid:
+      return logistic(x);
+    case Activation::hard_sigmoid:
+      return std::clamp(x + 3, 0.0, 6.0) / 6;
+    case Activation::hard_swish:
+      return x * std::clamp(x + 3, 0.0, 6.0) / 6;
+    case Activation::gelu:
+      return x * normal_distribution(x);
+    case Activation::gelu_tanh:
+      return x / 2 * (1 + std::tanh(inner(x)));
   }
   return x;
 }
@@ -32,6 +51,20 @@ double slope_of(Activation f, double saved) {
       return saved > 0;
     case Activation::silu:
       return logistic(saved) * (1 + saved * (1 - logistic(saved)));
+    case Activation::relu6:
+      return saved > 0 && saved < 6;
+    case Activation::sigmoid:
+      return saved * (1 - saved);
+    case Activation::hard_sigmoid:
+      return saved > 0 && saved < 1 ? 1. / 6 : 0;
+    case Activation::hard_swish:
+      return saved <= -3 ? 0 : saved >= 3 ? 1 : saved / 3 + 0.5;
+    case Activation::gelu:
+      return normal_distribution(saved) + saved * normal_density(saved);
+    case Activation::gelu_tanh: {
+      const double t = std::tanh(inner(saved));
+      return (1 + t) / 2 + saved / 2 * (1 - t * t) * inner_slope(saved);
+    }
   }
   return 1;
 }

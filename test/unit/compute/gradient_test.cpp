@@ -53,6 +53,19 @@ TEST_CASE("gradient: convolution, any kernel, stride and padding, with bias") {
              ConvolutionWeightGradient{window, x, dy, w, b});
 }
 
+TEST_CASE("gradient: convolution in groups and with dilation") {
+  const int groups = GENERATE(1, 2, 6), dilation = GENERATE(1, 2);
+  CAPTURE(groups, dilation);
+  const ConvolutionShape window(Window{3, 2, 1, 2, 1, 0, 1, 1}, groups, dilation);
+  const Shape in{2, 5, 6, 6}, out{2, 5 - 2 * (dilation - 1), (6 - dilation) / 2 + 1, 12};
+  const std::size_t weights = std::size_t(12) * 3 * 2 * 6 / groups;
+  const ParameterRange w{0, weights}, b{weights, 12};
+
+  check_pair(pair_state(in, out, weights + 12), ConvolutionForward{window, x, y, w, b},
+             ConvolutionInputGradient{window, dy, dx, w},
+             ConvolutionWeightGradient{window, x, dy, w, b});
+}
+
 TEST_CASE("gradient: matrix product with bias") {
   const ParameterRange w{0, 5 * 12}, b{60, 5};
 

@@ -106,6 +106,16 @@ TEST_CASE("reference: logits that are no numbers are never right") {
   CHECK(s.result.top5 == 0);
 }
 
+TEST_CASE("reference: a convolution in two groups with dilation 2, by hand") {
+  State s = blank_state({{1, 1, 5, 2}, {1, 1, 3, 2}}, 4);
+  s[0] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50};
+  s.parameters = {1, -1, 2, 3};  // two taps of each group
+
+  run(ConvolutionForward{{Window{1, 2}, 2, 2}, 0, 1, {0, 4}}, s);
+
+  CHECK(s[1] == std::vector<double>{1 - 3, 20 + 90, 2 - 4, 40 + 120, 3 - 5, 60 + 150});
+}
+
 TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(elements)") {
   State s = blank_state({{2, 1, 2, 2}});
   Batch batch;

@@ -78,6 +78,11 @@ TEST_CASE("model file: odd networks train alike on oneDNN and the reference, fus
       "a = convolution channels=4 kernel=1x3\nshortcut\nb = shortcut channels=9\ns = shortcut "
       "stride=2\n"
       "c = average_pool b size=1 stride=2\nt = sum s c\nsum t t",
+      // activations behind all that takes them in, alone, and behind a residual
+      "a = convolution channels=5 kernel=3 bias=0.1\nsilu\nb = batch_norm\nhard_swish\n"
+      "c = convolution channels=5 kernel=1\nrelu6\nd = batch_norm\ns = sigmoid\nsum s a\ngelu\n"
+      "hard_sigmoid\ne = batch_norm\nsum e a\nf = gelu_tanh\ng = relu6 e\nsum f g\nsigmoid\n"
+      "h = matrix_product outputs=6\nsilu",
       // dropout of dropout, LRN wider than its channels
       "a = convolution channels=2 kernel=3\nlrn radius=5 beta=0.5\ndropout keep=0.9\ndropout "
       "keep=0.8\nbn = batch_norm\nrelu");

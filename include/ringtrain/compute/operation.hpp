@@ -33,15 +33,12 @@ struct ActivationFacts {
 };
 /// By Activation.
 inline constexpr ActivationFacts activation_facts[] = {
-    {"none", true},
-    {"relu", true},
-    {"silu", false},  // also called swish (Elfwing et al. 2017)
-    {"relu6", true},
-    {"sigmoid", true, false},
-    {"hard_sigmoid", true, false},
-    {"hard_swish", false},
-    {"gelu", false},       // exact (Hendrycks and Gimpel 2016)
-    {"gelu_tanh", false},  // PyTorch's approximate="tanh"
+    {"none", true},           {"relu", true},
+    {"silu", false},   // also called swish (Elfwing et al. 2017)
+    {"relu6", false},  // 16-bit outputs just below 6 would round to it
+    {"sigmoid", true, false}, {"hard_sigmoid", false, false},
+    {"hard_swish", false},    {"gelu", false},  // exact (Hendrycks and Gimpel 2016)
+    {"gelu_tanh", false},                       // PyTorch's approximate="tanh"
 };
 
 constexpr const ActivationFacts& facts_of(Activation f) {

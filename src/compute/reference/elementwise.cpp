@@ -56,7 +56,7 @@ double slope_of(Activation f, double saved) {
     case Activation::sigmoid:
       return saved * (1 - saved);
     case Activation::hard_sigmoid:
-      return saved > 0 && saved < 1 ? 1. / 6 : 0;
+      return saved > -3 && saved < 3 ? 1. / 6 : 0;
     case Activation::hard_swish:
       return saved <= -3 ? 0 : saved >= 3 ? 1 : saved / 3 + 0.5;
     case Activation::gelu:

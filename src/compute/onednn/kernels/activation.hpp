@@ -96,7 +96,7 @@ template <int B, Knows knows = Knows::all>
     case Activation::sigmoid:
       return dy * saved * (1 - saved);
     case Activation::hard_sigmoid:
-      return (saved > 0) & (saved < 1) ? dy / 6 : Vec<B>{};
+      return (saved > -3) & (saved < 3) ? dy / 6 : Vec<B>{};
     case Activation::hard_swish:
       return saved <= -3 ? Vec<B>{} : saved >= 3 ? dy : dy * (saved / 3 + 0.5f);
     case Activation::gelu: {

@@ -78,7 +78,7 @@ constexpr Number gradient_of(Activation f, Number saved, Number dy) {
     case Activation::sigmoid:
       return dy * saved * (1 - saved);
     case Activation::hard_sigmoid:
-      return saved > 0 && saved < 1 ? dy / 6 : 0;
+      return saved > -3 && saved < 3 ? dy / 6 : 0;
     case Activation::hard_swish:
       return saved <= -3 ? 0 : saved >= 3 ? dy : dy * (saved / 3 + Number(0.5));
     case Activation::gelu:

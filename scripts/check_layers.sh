@@ -57,10 +57,10 @@ declare -A may_use=(
   [train/loop]="allreduce/communicator allreduce/mpi base compute host io/checkpoint_writer io/loader metrics/reporter monitor monitor/slowdown train/checkpoint train/engine train/plan"
   [train/performance]="allreduce/mpi allreduce/ring base config host metrics/reporter metrics/scaling train/checkpoint train/engine train/plan"
   [train/plan]="allreduce/communicator allreduce/mpi allreduce/nccl base compute config io/dataset io/loader model optim"
-  [train/preflight]="allreduce/mpi allreduce/nccl base compute config host model monitor/channel train/engine train/plan"
+  [train/preflight]="allreduce/mpi allreduce/nccl base compute config host model monitor/channel train/engine train/plan train/sums"
   [train/state]="allreduce/communicator allreduce/mpi base host io/checkpoint model monitor/channel optim train/plan"
-  [train/sums]="allreduce allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl allreduce/ring base compute config host metrics/scaling monitor train/plan train/state"
-  [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer monitor/watchdog train"
+  [train/sums]="allreduce allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl allreduce/ring base compute config host metrics/scaling model monitor train/plan train/state"
+  [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer io/dataset monitor/watchdog train"
 )
 # Rooms that include another top-level room's private headers.
 declare -A friend_of=(

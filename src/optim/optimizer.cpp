@@ -80,6 +80,7 @@ Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gr
       parameters_(parameters),
       gradients_(gradients),
       part_(std::move(part)),
+      rule_slots_(compute::slots_of(settings.kind)),
       slot_size_(place_part()),
       segments_(decay_segments(settings, parameters.size())),
       covered_(segments_.size()),
@@ -108,31 +109,11 @@ std::size_t Optimizer::place_part() {
   return size;
 }
 
-void Optimizer::add_slot(const char* name, float start, Memory& memory) {
-  buffers_.push_back(memory.allocate(slot_size_));
-  slots_.push_back({name, buffers_.back()});
-  starts_.push_back(start);
-  if (revertible()) before_.push_back(memory.allocate(slot_size_));
-}
-
 void Optimizer::add_rule_slots(Memory& memory) {
-  switch (settings_.kind) {
-    case OptimizerKind::sgd:
-      break;
-    case OptimizerKind::momentum:
-    case OptimizerKind::nesterov:
-    case OptimizerKind::lars:
-      add_slot("momentum", 0, memory);
-      break;
-    case OptimizerKind::rmsprop:
-      add_slot("mean_square", 1, memory);  // TensorFlow starts at one
-      add_slot("momentum", 0, memory);
-      break;
-    case OptimizerKind::adam:
-    case OptimizerKind::adamw:
-      add_slot("adam_m", 0, memory);
-      add_slot("adam_v", 0, memory);
-      break;
+  for (const compute::OptimizerSlot& slot : rule_slots_) {
+    buffers_.push_back(memory.allocate(slot_size_));
+    slots_.push_back({slot.name, buffers_.back()});
+    if (revertible()) before_.push_back(memory.allocate(slot_size_));
   }
 }
 
@@ -157,7 +138,7 @@ std::vector<compute::DecaySegment> decay_segments(const OptimizerSettings& setti
 
 void Optimizer::reset() {
   for (std::size_t slot = 0; slot < rule_slots(); ++slot)
-    std::ranges::fill(slots_[slot].values.host(), starts_[slot]);
+    std::ranges::fill(slots_[slot].values.host(), rule_slots_[slot].start);
   if (const auto ema = average()) std::ranges::copy(parameters_.host(), ema->data());
   *skipped_.view().data() = 0;
 }

@@ -55,13 +55,10 @@ class Training {
         graph_(graph_of(plan_, run.extent)),
         communicator_(allreduce::make_communicator("solo", session_)),
         backend_(compute::make_backend(run.backend)),
-        parameters_(memory_.allocate(graph_.parameter_count())),
-        statistics_(memory_.allocate(graph_.statistic_count())),
-        batch_statistics_(memory_.allocate(graph_.statistic_count())),
-        sums_(memory_, graph_.parameter_count(), graph_.statistic_count()),
-        reducer_(*communicator_, sums_.all(), 1 << 20),
-        optimizer_(plan_.optimizer, parameters_, sums_.gradients(), memory_),
-        state_(graph_, memory_, parameters_, statistics_, optimizer_.slots()),
+        buffers_(graph_, false, memory_, memory_),
+        reducer_(*communicator_, buffers_.sums.all(), 1 << 20),
+        optimizer_(plan_.optimizer, buffers_.parameters, buffers_.sums.gradients(), memory_),
+        state_(graph_, memory_, buffers_.parameters, buffers_.statistics, optimizer_.slots()),
         loader_(images, images.in_order(run.batch)),
         first_batch_(images, images.in_order(run.batch)) {}
 
@@ -71,13 +68,13 @@ class Training {
     evaluate();
     compute::Schedule schedule = schedule_of(model::Mode::training);
     const std::vector<compute::TensorId> logits = keep_logits(schedule);
-    const auto program = compile(schedule, sums_.gradients());
+    const auto program = compile(schedule, buffers_.sums.gradients());
     const train::StepSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
     monitor::Progress progress;
     train::LastStep last_step;
-    train::CpuStepper trainer({*program, sums_, batch_statistics_, statistics_, View(),
-                               graph_.statistics, reducer_, optimizer_, progress, last_step},
-                              settings, {});
+    train::CpuStepper trainer(
+        {*program, buffers_, graph_.statistics, reducer_, optimizer_, progress, last_step},
+        settings, {});
     for (int step = 1; step <= run_.steps; ++step) {
       const std::string folder = "step" + std::to_string(step) + "/";
       take_value(folder + "loss", trainer.step(loader_, {})->outcome.loss);
@@ -103,7 +100,9 @@ class Training {
     return model::make_schedule(graph_, run_.batch, mode, smoothing, supports);
   }
   std::unique_ptr<compute::Program> compile(const compute::Schedule& schedule, View gradients) {
-    return backend_->compile(schedule, {parameters_, gradients, statistics_, batch_statistics_}, 1);
+    return backend_->compile(
+        schedule, {buffers_.parameters, gradients, buffers_.statistics, buffers_.batch_statistics},
+        1);
   }
 
   void take_value(const std::string& name, double value) {
@@ -123,7 +122,7 @@ class Training {
     const auto ranges = graph_.parameter_ranges();
     for (std::size_t p = 0; p < ranges.size(); ++p)
       take_(folder + "gradients/" + graph_.parameters[p].name, graph_.parameters[p].dims,
-            sums_.gradients().slice(ranges[p]).host());
+            buffers_.sums.gradients().slice(ranges[p]).host());
   }
   // Weights as they are, and how far statistics have come.
   void take_state(const std::string& folder) {
@@ -143,8 +142,7 @@ class Training {
   HostMemory memory_;
   const std::unique_ptr<allreduce::Communicator> communicator_;
   const std::unique_ptr<compute::Backend> backend_;
-  const Buffer parameters_, statistics_, batch_statistics_;
-  train::ReductionBuffer sums_;
+  train::TrainingBuffers buffers_;
   allreduce::GradientReducer reducer_;
   optim::Optimizer optimizer_;
   const train::TrainingState state_;

@@ -1,14 +1,39 @@
 #pragma once
 #include <cstdint>
+#include <vector>
 
 namespace ringtrain::compute {
 
 /// How a gradient becomes a change of its parameter; TensorFlow's rmsprop; lars of You, Gitman and
 /// Ginsburg (2017), algorithm 1: momentum that holds the rate, and a rate for each tensor.
-enum class Rule { sgd, momentum, nesterov, rmsprop, adam, adamw, lars };
+enum class OptimizerKind { sgd, momentum, nesterov, rmsprop, adam, adamw, lars };
+
+/// A number that an optimizer keeps for each parameter: its name in checkpoints, and its first
+/// value.
+struct OptimizerSlot {
+  const char* name;
+  float start = 0;
+};
+/// The slots of each kind of optimizer, without the moving average of the parameters.
+inline std::vector<OptimizerSlot> slots_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::sgd:
+      break;
+    case OptimizerKind::momentum:
+    case OptimizerKind::nesterov:
+    case OptimizerKind::lars:
+      return {{"momentum"}};
+    case OptimizerKind::rmsprop:
+      return {{"mean_square", 1}, {"momentum"}};  // TensorFlow starts at one
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      return {{"adam_m"}, {"adam_v"}};
+  }
+  return {};
+}
 
 struct RuleSettings {
-  Rule rule;
+  OptimizerKind kind;
   double momentum, mean_square_decay, beta1, beta2;
   double epsilon;                    ///< inside the root for rmsprop, outside for adam and adamw
   double ema;                        ///< limit of the moving average's decay; 0: there is none

@@ -19,7 +19,7 @@ namespace kernels {
 struct Factors;
 }
 
-using OptimizerKind = compute::Rule;
+using compute::OptimizerKind;
 
 /// Parameters that decay: their factor multiplies the weight decay. What no range covers (by
 /// recipe: biases, BatchNorm) does not decay. For lars each is one tensor with a trust ratio: a
@@ -114,7 +114,6 @@ class Optimizer {
 
  private:
   std::size_t place_part();
-  void add_slot(const char* name, float start, Memory& memory);
   void add_rule_slots(Memory& memory);
   void update_tensors(Range summed);
   void update_now(Range range);
@@ -128,7 +127,7 @@ class Optimizer {
   void apply_rule(Range range, std::size_t segment, float* w) const;
   void move_average(Range range) const;
   double trust_ratio(Range tensor, double decay);
-  std::size_t rule_slots() const { return starts_.size(); }
+  std::size_t rule_slots() const { return rule_slots_.size(); }
   std::size_t slot_place(Range range) const;
   float* slot_values(std::size_t slot, std::size_t place) const;
   kernels::Factors factors(std::size_t segment) const;
@@ -136,11 +135,11 @@ class Optimizer {
   OptimizerSettings settings_;
   View parameters_, gradients_;
   std::optional<Part> part_;
+  std::vector<compute::OptimizerSlot> rule_slots_;
   std::vector<std::size_t> part_places_;  // of each range in the rule's slots
   std::size_t slot_size_;
   std::vector<Buffer> buffers_, before_;  // before_: the rule's slots before this step
   std::vector<Slot> slots_;
-  std::vector<float> starts_;  // of the rule's slots
   std::vector<compute::DecaySegment> segments_;
   std::vector<std::size_t> covered_;   // parameters of each segment, in this step; lars
   std::vector<double> ratios_;         // of each segment, in this step: 1 but for lars

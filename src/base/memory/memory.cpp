@@ -42,6 +42,7 @@ Buffer ReservedMemory::allocate(std::size_t count) {
   if (raw == MAP_FAILED)
     throw Error(Exit::limit, fmt::format("reserve {} MiB of addresses", bytes >> 20),
                 reason_of(errno));
+  bytes_ += count * sizeof(float);
   return Buffer(View(static_cast<float*>(raw), count),
                 [bytes](float* data) { ::munmap(data, bytes); });
 }

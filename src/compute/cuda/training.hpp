@@ -56,7 +56,6 @@ class CudaTraining final : public GpuTraining {
   kernels::UpdateState* update_state() const { return &record_at()->update; }
   View gradients() const;
   std::vector<std::size_t> bucket_starts() const;
-  View add_slot(const char* name);
   void add_slots();
   kernels::UpdateBuffers update_buffers() const;
   void bring_batch(const Batch& batch, const GpuBatchNumbers& numbers);

@@ -1,6 +1,5 @@
 // The optimizer's part of CudaTraining: its state, and the update of a step.
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
@@ -21,45 +20,26 @@ bool are_aligned(const std::vector<Range>& ranges) {
 
 }  // namespace
 
-View CudaTraining::add_slot(const char* name) {
-  std::size_t size = buffers_.parameters.size();
-  if (sums_.part && std::string_view(name) != "ema") {
-    size = 0;
-    for (const Range& range : sums_.part->ranges) size += range.count;
-  }
-  buffers_held_.push_back(memory_.allocate(size));
-  slots_.emplace_back(name, buffers_held_.back().view());
-  return slots_.back().second;
-}
-
 void CudaTraining::add_slots() {
   expects(!sums_.part || are_aligned(sums_.part->ranges), "GpuPart: ranges of whole 16 bytes");
-  switch (settings_.rule.rule) {
-    case Rule::sgd:
-      break;
-    case Rule::momentum:
-    case Rule::nesterov:
-    case Rule::lars:
-      add_slot("momentum");
-      break;
-    case Rule::rmsprop:
-      add_slot("mean_square");
-      add_slot("momentum");
-      break;
-    case Rule::adam:
-    case Rule::adamw:
-      add_slot("adam_m");
-      add_slot("adam_v");
-      break;
-  }
-  if (settings_.rule.ema > 0) add_slot("ema");
+  const std::size_t all = buffers_.parameters.size();
+  std::size_t own = sums_.part ? 0 : all;
+  if (sums_.part)
+    for (const Range& range : sums_.part->ranges) own += range.count;
+  const auto add = [&](const char* name, std::size_t size) {
+    buffers_held_.push_back(memory_.allocate(size));
+    slots_.emplace_back(name, buffers_held_.back().view());
+  };
+  for (const OptimizerSlot& slot : slots_of(settings_.rule.kind)) add(slot.name, own);
+  if (settings_.rule.ema > 0) add("ema", all);
 }
 
 void CudaTraining::reset() {
-  for (const auto& [name, view] : slots_) {
-    // TensorFlow starts at one.
-    std::vector<float> values(view.size(), name == "mean_square" ? 1.f : 0.f);
-    if (name == "ema") memory_.read(buffers_.parameters, values);
+  const std::vector<OptimizerSlot> kinds = slots_of(settings_.rule.kind);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const View view = slots_[i].second;
+    std::vector<float> values(view.size(), i < kinds.size() ? kinds[i].start : 0);
+    if (i == kinds.size()) memory_.read(buffers_.parameters, values);  // the moving average
     memory_.write(values, view);
   }
   Record start{};

@@ -100,7 +100,7 @@ class CpuEngine final : public TrainingEngine {
             .compressed = bool(plan_.options.compress),
             .hook = shards_ ? &update_part_ : nullptr};
   }
-  std::unique_ptr<compute::Program> compile(model::Mode mode, View parameters, View statistics,
+  std::unique_ptr<compute::Program> compile(model::Mode mode, const compute::Buffers& buffers,
                                             std::optional<int> images = {});
   double seconds_of(compute::Program& program, int images) const;
   // A rank alone updates all parameters.
@@ -110,15 +110,15 @@ class CpuEngine final : public TrainingEngine {
   class LoneTrainer final : LoneOptimizer, public CpuStepper {
    public:
     explicit LoneTrainer(CpuEngine& engine)
-        : LoneOptimizer{{engine.plan_.optimizer, engine.parameters_, engine.sums_.gradients(),
-                         engine.memory_}},
+        : LoneOptimizer{{engine.plan_.optimizer, engine.buffers_.parameters,
+                         engine.buffers_.sums.gradients(), engine.memory_}},
           CpuStepper(engine.parts(engine.no_sums_, optimizer), engine.plan_.trainer(), Position{}) {
     }
   };
 
   std::vector<std::uint64_t> bounds(const allreduce::GradientReducer& reducer) {
     return reducer.bounds(
-        final_places(make_schedule(plan_, *backend_, model::Mode::training), sums_));
+        final_places(make_schedule(plan_, *backend_, model::Mode::training), buffers_.sums));
   }
   std::optional<Shards> make_shards_if_any();
   std::optional<optim::Optimizer::Part> part() const {
@@ -128,17 +128,8 @@ class CpuEngine final : public TrainingEngine {
   TrainingState make_state();
   std::unique_ptr<Snapshotter> make_copy(const allreduce::MpiSession& session);
   CpuStepper::Parts parts(allreduce::GradientReducer& reducer, optim::Optimizer& optimizer) {
-    return {*training_,
-            sums_,
-            batch_statistics_,
-            statistics_,
-            averaged_statistics_,
-            plan_.model.graph.statistics,
-            reducer,
-            optimizer,
-            progress_,
-            last_step_,
-            never_sleeps_};
+    return {*training_, buffers_,     plan_.model.graph.statistics, reducer, optimizer, progress_,
+            last_step_, never_sleeps_};
   }
 
   const RunPlan& plan_;
@@ -154,8 +145,7 @@ class CpuEngine final : public TrainingEngine {
   const std::unique_ptr<allreduce::Communicator>
       statistics_sums_;  // in forward and backward; null: none
   const std::unique_ptr<compute::Backend> backend_;
-  Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
-  ReductionBuffer sums_;
+  TrainingBuffers buffers_;
   const std::optional<Shards> shards_;
   optim::Optimizer optimizer_;
   const allreduce::ReduceHook update_part_;                  // where there are shards
@@ -216,29 +206,24 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
                                             !threads.active_wait || session.hosts() > 1, progress)),
       backend_(
           compute::make_onednn_backend(&progress, config::cpu_element_of(plan.options.precision))),
-      parameters_(memory_.allocate(plan.model.graph.parameter_count())),
-      statistics_(memory_.allocate(plan.model.graph.statistic_count())),
-      averaged_statistics_(memory_.allocate(averaged_statistics(plan))),
-      batch_statistics_(memory_.allocate(plan.model.graph.statistic_count())),
-      sums_(communicator_->memory(), plan.model.graph.parameter_count(),
-            plan.model.graph.statistic_count()),
+      buffers_(plan.model.graph, plan.optimizer.ema > 0, memory_, communicator_->memory()),
       shards_(make_shards_if_any()),
-      optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_, part()),
-      update_part_([this](View part) { optimizer_.replace(sums_.gradients_in(part)); }),
+      optimizer_(plan.optimizer, initial(), buffers_.sums.gradients(), memory_, part()),
+      update_part_([this](View part) { optimizer_.replace(buffers_.sums.gradients_in(part)); }),
       kept_compression_(KeptCompression::make(plan, *communicator_, session)),
       state_(make_state()),
       copy_(make_copy(session)),
-      reducer_(*communicator_, sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
+      reducer_(*communicator_, buffers_.sums.all(), plan.bucket_bytes(), buffers_.sums.place_of(0),
                gradient_sums()),
-      no_sums_(*alone_, sums_.all()) {
+      no_sums_(*alone_, buffers_.sums.all()) {
   if (ring_) {
     reducer_.start_late(ring_->plan.late);
     host_links_.emplace(session);
   }
-  const bool averaged = averaged_statistics_.view().size() > 0;
-  training_ = compile(model::Mode::training, parameters_, statistics_);
-  evaluation_ = compile(model::Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
-                        averaged ? averaged_statistics_ : statistics_);
+  training_ = compile(model::Mode::training, buffers_);
+  evaluation_ = compile(model::Mode::evaluation,
+                        {optimizer_.average().value_or(buffers_.parameters), View(),
+                         buffers_.evaluated_statistics(), buffers_.batch_statistics});
 }
 
 std::string CpuEngine::first_non_finite() {
@@ -247,9 +232,9 @@ std::string CpuEngine::first_non_finite() {
     const auto found = std::ranges::find_if(ranges, [&](const Range& r) { return at < r.end(); });
     return static_cast<std::size_t>(found - ranges.begin());
   };
-  if (const auto at = optim::first_non_finite(sums_.gradients()))
+  if (const auto at = optim::first_non_finite(buffers_.sums.gradients()))
     return "the gradient of " + graph.parameters[holder_of(graph.parameter_ranges(), *at)].name;
-  const auto at = optim::first_non_finite(sums_.statistics());
+  const auto at = optim::first_non_finite(buffers_.sums.statistics());
   if (!at) return "";
   const std::vector<Range> ranges = graph.statistics_ranges();
   const std::size_t holder = holder_of(ranges, *at);
@@ -260,13 +245,15 @@ std::string CpuEngine::first_non_finite() {
 
 std::optional<Shards> CpuEngine::make_shards_if_any() {
   if (!plan_.shards_optimizer()) return std::nullopt;
-  const allreduce::GradientReducer as_in_steps(*communicator_, sums_.all(), plan_.bucket_bytes());
-  return make_shards(*communicator_, bounds(as_in_steps), sums_.place_of(0));
+  const allreduce::GradientReducer as_in_steps(*communicator_, buffers_.sums.all(),
+                                               plan_.bucket_bytes());
+  return make_shards(*communicator_, bounds(as_in_steps), buffers_.sums.place_of(0));
 }
 
 TrainingState CpuEngine::make_state() {
-  TrainingState state(plan_.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
-                      averaged_statistics_, shards_ ? &*shards_ : nullptr);
+  TrainingState state(plan_.model.graph, memory_, buffers_.parameters, buffers_.statistics,
+                      optimizer_.slots(), buffers_.averaged_statistics,
+                      shards_ ? &*shards_ : nullptr);
   if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
   if (kept_compression_) kept_compression_->add_to(state);
   return state;
@@ -287,10 +274,8 @@ std::unique_ptr<Stepper> CpuEngine::make_solo_stepper() {
 // The optimizer's moving average starts from the first parameters, so these come before it.
 View CpuEngine::initial() {
   const InitialValues first = initial_values(plan_, &progress_);
-  memory_.write(first.parameters, parameters_);
-  memory_.write(first.statistics, statistics_);
-  if (averaged_statistics_.view().size() > 0) memory_.write(first.statistics, averaged_statistics_);
-  return parameters_;
+  buffers_.set(first.parameters, first.statistics, memory_);
+  return buffers_.parameters;
 }
 
 // Linux kills a process when memory runs out, so this host's ranks take a quarter of what is left.
@@ -299,7 +284,7 @@ std::optional<TrainingEngine::BatchSeconds> CpuEngine::time_batches(int other) {
   if (times * double(training_->bytes()) * ranks_here_ > 0.25 * double(host::available_memory()))
     return std::nullopt;
   try {
-    const auto program = compile(model::Mode::training, parameters_, statistics_, other);
+    const auto program = compile(model::Mode::training, buffers_, other);
     return BatchSeconds{seconds_of(*training_, plan_.share.count), seconds_of(*program, other)};
   } catch (const Error&) {  // a limit of the process is no reason to end the job
   } catch (const std::bad_alloc&) {
@@ -335,14 +320,13 @@ double CpuEngine::seconds_of(compute::Program& program, int images) const {
   return median_of(seconds);
 }
 
-std::unique_ptr<compute::Program> CpuEngine::compile(model::Mode mode, View parameters,
-                                                     View statistics, std::optional<int> images) {
+std::unique_ptr<compute::Program> CpuEngine::compile(model::Mode mode,
+                                                     const compute::Buffers& buffers,
+                                                     std::optional<int> images) {
   progress_.at(Work::plan, images                          ? "a larger batch"
                            : mode == model::Mode::training ? "the steps of training"
                                                            : "an evaluation");
-  const View gradients = mode == model::Mode::training ? sums_.gradients() : View();
-  return backend_->compile(make_schedule(plan_, *backend_, mode, images),
-                           {parameters, gradients, statistics, batch_statistics_},
+  return backend_->compile(make_schedule(plan_, *backend_, mode, images), buffers,
                            plan_.options.seed);
 }
 

@@ -41,7 +41,7 @@ double cpu_s() {
 
 CpuStepper::CpuStepper(const Parts& parts, const StepSettings& settings, Position start)
     : Stepper(settings, start), parts_(parts) {
-  if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
+  if (settings.accumulate > 1) accumulated_.resize(parts.buffers.sums.gradients().size());
 }
 
 std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepRequest& request) {
@@ -49,8 +49,8 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   seconds_ = {};
   const double rate = learning_rate();
   parts_.optimizer.begin({static_cast<std::int64_t>(position().step), rate, 1.0});
-  parts_.sums.clear_head();
-  parts_.sums.ask(request);
+  parts_.buffers.sums.clear_head();
+  parts_.buffers.sums.ask(request);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     monitor::PhaseScope waiting(parts_.progress, metrics::Phase::data_wait, seconds_);
     const Batch* batch = loader.next();
@@ -62,7 +62,7 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   const double sums_s = communication.end() + parts_.reducer.first_lead_s();
 
   monitor::PhaseScope updating(parts_.progress, metrics::Phase::update, seconds_);
-  StepOutcome outcome = parts_.sums.outcome();
+  StepOutcome outcome = parts_.buffers.sums.outcome();
   std::unique_lock writing(parts_.last_step.mutex);
   outcome.not_finite = outcome.not_finite || !stays_finite();
   if (!outcome.not_finite) {
@@ -83,7 +83,7 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
 
 void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   const double sample_weight = settings().sample_weight();
-  taken_ = parts_.sums.gradients().size();
+  taken_ = parts_.buffers.sums.gradients().size();
   parts_.progress.enter(metrics::Phase::forward);  // no scopes: the program tells both times
   bool backward = false;
   const auto final = [&](std::size_t first) {
@@ -102,7 +102,8 @@ void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   const auto turn = begin + metrics::Timeline::length(result.backward_at_s);
   parts_.progress.record(metrics::Phase::forward, {begin, turn, position().step + 1});
   parts_.progress.record(metrics::Phase::backward, {turn, watch.started(), position().step + 1});
-  parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
+  parts_.buffers.sums.add(result, parts_.buffers.batch_statistics, sample_weight,
+                          settings().share * sample_weight);
   seconds_[metrics::Phase::forward] += result.forward_seconds;
   seconds_[metrics::Phase::backward] += result.backward_seconds;
   seconds_[metrics::Phase::communication] += result.ranks_seconds;
@@ -113,7 +114,7 @@ void CpuStepper::run_micro_step(const Batch& batch, int micro) {
 // finish(), because the head goes with it.
 void CpuStepper::take(std::size_t first, int micro) {
   const std::size_t count = std::exchange(taken_, first) - first;
-  const std::span<float> gradients = parts_.sums.gradients().host().subspan(first, count);
+  const std::span<float> gradients = parts_.buffers.sums.gradients().host().subspan(first, count);
   if (micro < settings().accumulate) {
     const std::span<float> sum = std::span(accumulated_).subspan(first, count);
     if (micro == 1)
@@ -123,15 +124,15 @@ void CpuStepper::take(std::size_t first, int micro) {
     return;
   }
   if (micro > 1) add(gradients, std::span(accumulated_).subspan(first, count));
-  if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
+  if (first > 0) parts_.reducer.final_from(parts_.buffers.sums.place_of(first));
 }
 
 // Whether the state does, with this step. Where no step is left out, an optimizer that does not is
 // found by the next save.
 bool CpuStepper::stays_finite() {
-  if (optim::first_non_finite(parts_.sums.gradients())) return false;
-  const float* running = parts_.running_statistics.data();
-  const float* batch = parts_.sums.statistics().data();
+  if (optim::first_non_finite(parts_.buffers.sums.gradients())) return false;
+  const float* running = parts_.buffers.statistics.view().data();
+  const float* batch = parts_.buffers.sums.statistics().data();
   for (const model::Statistic& norm : parts_.statistics)
     for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
       if (!std::isfinite(moved(*running, *batch, norm.momentum))) return false;
@@ -142,14 +143,14 @@ void CpuStepper::update() {
   if (parts_.optimizer.has_part())
     parts_.optimizer.adopt();
   else
-    parts_.optimizer.update({0, parts_.sums.gradients().size()});
-  float* running = parts_.running_statistics.data();
-  const float* batch = parts_.sums.statistics().data();
+    parts_.optimizer.update({0, parts_.buffers.sums.gradients().size()});
+  float* running = parts_.buffers.statistics.view().data();
+  const float* batch = parts_.buffers.sums.statistics().data();
   for (const model::Statistic& norm : parts_.statistics)
     for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
       *running = moved(*running, *batch, norm.momentum);
-  if (parts_.averaged_statistics.size() > 0)
-    optim::move_average(parts_.averaged_statistics, parts_.running_statistics,
+  if (parts_.buffers.averaged_statistics.view().size() > 0)
+    optim::move_average(parts_.buffers.averaged_statistics, parts_.buffers.statistics,
                         parts_.optimizer.average_decay());
 }
 

@@ -15,10 +15,7 @@ class CpuStepper : public Stepper {
  public:
   struct Parts {
     compute::Program& program;
-    ReductionBuffer& sums;
-    View batch_statistics;     ///< written by the program
-    View running_statistics;   ///< updated here
-    View averaged_statistics;  ///< their moving average, updated here; empty: there is none
+    TrainingBuffers& buffers;
     const std::vector<model::Statistic>& statistics;
     allreduce::GradientReducer& reducer;
     optim::Optimizer& optimizer;

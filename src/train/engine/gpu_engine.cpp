@@ -161,17 +161,10 @@ class GpuEngine final : public TrainingEngine {
   void make_programs();
   void make_state(const allreduce::MpiSession& session);
   void connect(const allreduce::MpiSession& session);
-  View evaluated_statistics() const {
-    return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
-  }
-  compute::Buffers buffers() const {
-    return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
-  }
   compute::GpuStepSums step_sums();
   compute::Program::SumOverRanks statistics_sums();
   bool agree_on_capture(const std::string& why) const;
   std::vector<optim::Optimizer::Slot> slots() const;
-  std::size_t rule_slots() const;
 
   const RunPlan& plan_;
   const allreduce::MpiSession& session_;
@@ -179,10 +172,7 @@ class GpuEngine final : public TrainingEngine {
   const std::unique_ptr<compute::GpuBackend> backend_;
   EngineChoices choices_;
   const std::unique_ptr<allreduce::Communicator> communicator_, statistics_sums_;
-  const Buffer parameter_memory_;  // with padding
-  const View parameters_;
-  Buffer statistics_, averaged_statistics_, batch_statistics_;
-  ReductionBuffer sums_;
+  TrainingBuffers buffers_;
   const std::unique_ptr<CompressedGpuSums> compressed_;  // null: NCCL sums
   allreduce::GradientReducer reducer_;
   std::vector<compute::GpuRefusal> refused_;  // fused steps
@@ -207,27 +197,22 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       choices_(*backend_, session),
       communicator_(make_sums(session, *backend_, plan, device)),
       statistics_sums_(make_statistics_communicator(session, *backend_, plan, device)),
-      parameter_memory_(
-          backend_->memory().allocate(plan.model.graph.parameter_count() + gpu_padding(plan))),
-      parameters_(parameter_memory_.view().slice(0, plan.model.graph.parameter_count())),
-      statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
-      averaged_statistics_(backend_->memory().allocate(averaged_statistics(plan))),
-      batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
-      sums_(communicator_->memory(), plan.model.graph.parameter_count(),
-            plan.model.graph.statistic_count(), gpu_padding(plan)),
-      compressed_(
-          CompressedGpuSums::make(plan, session, *backend_, *communicator_, sums_.all(), progress)),
-      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
+      buffers_(plan.model.graph, plan.optimizer.ema > 0, backend_->memory(),
+               communicator_->memory(), gpu_padding(plan)),
+      compressed_(CompressedGpuSums::make(plan, session, *backend_, *communicator_,
+                                          buffers_.sums.all(), progress)),
+      reducer_(gradient_sums(), buffers_.sums.all(), plan.bucket_bytes(), buffers_.sums.place_of(0),
                {.wire = plan.options.gradient_dtype, .compressed = plan.compresses()},
                gpu_buckets(plan)),
       schedule_(checked_schedule(plan, *backend_, session, refused_)),
-      shards_(GpuShards::make(plan, *communicator_, reducer_.bounds(final_places(schedule_, sums_)),
-                              sums_.place_of(0), parameter_memory_)),
+      shards_(GpuShards::make(plan, *communicator_,
+                              reducer_.bounds(final_places(schedule_, buffers_.sums)),
+                              buffers_.sums.place_of(0), buffers_.padded_parameters)),
       abort_(*communicator_, statistics_sums_.get()) {
   // Ranks whose gradients were final in another order would wait for each other.
   allreduce::require_agreement(
       {{"order of gradients (GPU, cuDNN or its engines differ)",
-        hex(hash_text(fmt::format("{}", fmt::join(final_places(schedule_, sums_), ","))))}},
+        hex(hash_text(fmt::format("{}", fmt::join(final_places(schedule_, buffers_.sums), ","))))}},
       session);
   if (ring() != nullptr) reducer_.start_late(ring()->plan.late);
   write_first_values();
@@ -242,22 +227,23 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
 void GpuEngine::make_programs() {
   const bool waits = plan_.options.autotune && !choices_.leads();
   if (waits) choices_.share();
-  training_ = backend_->make_training(schedule_, buffers(), plan_.options.seed, step_sums(),
-                                      training_settings(plan_, averaged_statistics_));
+  training_ = backend_->make_training(schedule_, buffers_, plan_.options.seed, step_sums(),
+                                      training_settings(plan_, buffers_.averaged_statistics));
   if (compressed_ && backend_->element() == Element::fp16)
     compressed_->follow_scale(training_->loss_scale().slice(0, 1));
-  View evaluated = parameters_;
+  View evaluated = buffers_.parameters;
   for (const auto& [name, values] : training_->slots())
     if (name == "ema") evaluated = values;
-  evaluation_ = backend_->compile(make_schedule(plan_, *backend_, model::Mode::evaluation),
-                                  {evaluated, View(), evaluated_statistics(), batch_statistics_},
-                                  plan_.options.seed);
+  evaluation_ = backend_->compile(
+      make_schedule(plan_, *backend_, model::Mode::evaluation),
+      {evaluated, View(), buffers_.evaluated_statistics(), buffers_.batch_statistics},
+      plan_.options.seed);
   if (plan_.options.autotune && choices_.leads()) choices_.share();
 }
 
 void GpuEngine::make_state(const allreduce::MpiSession& session) {
-  state_.emplace(plan_.model.graph, backend_->memory(), parameters_, statistics_, slots(),
-                 averaged_statistics_, shards_ ? &shards_->shards() : nullptr);
+  state_.emplace(plan_.model.graph, backend_->memory(), buffers_.parameters, buffers_.statistics,
+                 slots(), buffers_.averaged_statistics, shards_ ? &shards_->shards() : nullptr);
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
   else if (plan_.counts_skipped())
@@ -292,7 +278,7 @@ std::vector<std::string> GpuEngine::notes() const {
   if (compressed_) std::ranges::copy(compressed_->notes(), std::back_inserter(lines));
   if (plan_.options.tune.mode == config::Tune::Mode::given && !compressed_)
     lines.push_back("--tuning: no effect, because NCCL sums and makes its own plans");
-  if (shards_) lines.push_back(shards_->note(rule_slots()));
+  if (shards_) lines.push_back(shards_->note(compute::slots_of(plan_.optimizer.kind).size()));
   const bool alone = plan_.options.shard_optimizer && !plan_.shards_optimizer();
   if ((plan_.options.compress && !compressed_) || alone)
     std::ranges::copy(notes_of_sums(plan_, session_, std::nullopt), std::back_inserter(lines));
@@ -310,12 +296,12 @@ std::vector<std::string> GpuEngine::notes() const {
 void GpuEngine::connect(const allreduce::MpiSession& session) {
   session.barrier();
   if (statistics_sums_) {
-    statistics_sums_->start_allreduce(sums_.all().slice(0, 1));
+    statistics_sums_->start_allreduce(buffers_.sums.all().slice(0, 1));
     statistics_sums_->finish();
-    statistics_sums_->broadcast(sums_.all().slice(0, 1), 0);
+    statistics_sums_->broadcast(buffers_.sums.all().slice(0, 1), 0);
   }
   if (compressed_) {
-    communicator_->start_allreduce(sums_.all().slice(0, 1));
+    communicator_->start_allreduce(buffers_.sums.all().slice(0, 1));
     communicator_->finish();
   } else {
     const std::vector<std::uint64_t> bounds = bucket_bounds();
@@ -323,24 +309,24 @@ void GpuEngine::connect(const allreduce::MpiSession& session) {
     reducer_.finish();
     if (shards_) shards_->gather();
   }
-  communicator_->broadcast(sums_.all().slice(0, 1), 0);
+  communicator_->broadcast(buffers_.sums.all().slice(0, 1), 0);
 }
 
 // Without padding, which changes no sum.
 std::vector<std::uint64_t> GpuEngine::bucket_bounds() {
-  std::vector<std::uint64_t> bounds = reducer_.bounds(final_places(schedule_, sums_));
-  bounds.back() = sums_.place_of(plan_.model.graph.parameter_count());
+  std::vector<std::uint64_t> bounds = reducer_.bounds(final_places(schedule_, buffers_.sums));
+  bounds.back() = buffers_.sums.place_of(plan_.model.graph.parameter_count());
   return bounds;
 }
 
 // The broadcast waits for its end.
 void GpuEngine::sum(const Range& bucket) {
   reducer_.sum(bucket);
-  communicator_->broadcast(sums_.all().slice(0, 1), 0);
+  communicator_->broadcast(buffers_.sums.all().slice(0, 1), 0);
 }
 
 std::vector<double> GpuEngine::bucket_leads(double backward_s) {
-  std::vector<double> leads = final_leads(schedule_, sums_, bucket_bounds());
+  std::vector<double> leads = final_leads(schedule_, buffers_.sums, bucket_bounds());
   for (double& lead : leads) lead *= backward_s;
   return leads;
 }
@@ -348,17 +334,14 @@ std::vector<double> GpuEngine::bucket_leads(double backward_s) {
 // Before the optimizer, whose moving average starts from them.
 void GpuEngine::write_first_values() {
   const InitialValues first = initial_values(plan_, &progress_);
-  backend_->memory().write(first.parameters, parameters_);
-  backend_->memory().write(first.statistics, statistics_);
-  if (averaged_statistics_.view().size() > 0)
-    backend_->memory().write(first.statistics, averaged_statistics_);
+  buffers_.set(first.parameters, first.statistics, backend_->memory());
 }
 
 compute::GpuStepSums GpuEngine::step_sums() {
-  std::vector<std::uint64_t> starts = reducer_.starts(final_places(schedule_, sums_));
+  std::vector<std::uint64_t> starts = reducer_.starts(final_places(schedule_, buffers_.sums));
   starts.push_back(0);  // none would be any
-  return {sums_.all(),
-          sums_.place_of(0),
+  return {buffers_.sums.all(),
+          buffers_.sums.place_of(0),
           [this](std::size_t first) { reducer_.final_from(first); },
           [this] {
             reducer_.finish();
@@ -397,12 +380,6 @@ compute::Program::SumOverRanks GpuEngine::statistics_sums() {
   };
 }
 
-std::size_t GpuEngine::rule_slots() const {
-  const auto slots = training_->slots();
-  return static_cast<std::size_t>(
-      std::ranges::count_if(slots, [](const auto& slot) { return slot.first != "ema"; }));
-}
-
 std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {
   std::vector<optim::Optimizer::Slot> slots;
   for (const auto& [name, values] : training_->slots()) slots.push_back({name, values});
@@ -411,11 +388,12 @@ std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {
 
 // A second program, beside that of all ranks: they share the memory of activations.
 std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() try {
-  compute::GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
+  compute::GpuStepSums none{buffers_.sums.all(), buffers_.sums.place_of(0), [](std::size_t) {},
+                            [] {}, [] {}};
   none.starts = bucket_bounds();  // where a training of all ranks stops, this one does
   return std::make_unique<GpuStepper>(
-      backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
-                              training_settings(plan_, averaged_statistics_)),
+      backend_->make_training(schedule_, buffers_, plan_.options.seed, none,
+                              training_settings(plan_, buffers_.averaged_statistics)),
       plan_.trainer(), progress_);
 } catch (const Error& failure) {
   if (failure.code() != Exit::usage) throw;

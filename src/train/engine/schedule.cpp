@@ -12,6 +12,10 @@
 
 namespace ringtrain::train {
 
+namespace {
+
+// Without parts of BatchNorm inside convolutions where `fusion` is off: then each BatchNorm stays
+// whole, because none of its pieces has a place of its own.
 model::Supports allowed(config::ConvolutionFusion fusion, model::Supports supports) {
   if (fusion == config::ConvolutionFusion::automatic) return supports;
   return [supports = std::move(supports)](const compute::Schedule& tensors,
@@ -20,16 +24,23 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
   };
 }
 
-compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
+}  // namespace
+
+compute::Schedule make_schedule(const RunPlan& plan, const model::Supports& supports,
                                 model::Mode mode, std::optional<int> images) {
-  const model::Supports supports = allowed(
-      plan.options.fusion, [&](const compute::Schedule& tensors, const compute::Step& step) {
-        return backend.supports(tensors, step);
-      });
   return model::make_schedule(
       plan.model.graph, images.value_or(plan.share.count), mode,
-      static_cast<float>(*plan.options.label_smoothing), supports, true,
+      static_cast<float>(*plan.options.label_smoothing), allowed(plan.options.fusion, supports),
+      true,
       plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
+}
+
+compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
+                                model::Mode mode, std::optional<int> images) {
+  const auto supports = [&](const compute::Schedule& tensors, const compute::Step& step) {
+    return backend.supports(tensors, step);
+  };
+  return make_schedule(plan, supports, mode, images);
 }
 
 InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
@@ -38,10 +49,6 @@ InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
                        std::vector<float>(graph.statistic_count())};
   model::initialise(graph, plan.options.seed, values.parameters, values.statistics, progress);
   return values;
-}
-
-std::size_t averaged_statistics(const RunPlan& plan) {
-  return plan.optimizer.ema > 0 ? plan.model.graph.statistic_count() : 0;
 }
 
 std::vector<std::size_t> final_places(const compute::Schedule& training,

@@ -14,12 +14,10 @@
 
 namespace ringtrain::train {
 
-/// `supports`, but for parts of BatchNorm inside convolutions where `fusion` is off: then each
-/// BatchNorm stays whole, because none of its pieces has a place of its own.
-model::Supports allowed(config::ConvolutionFusion fusion, model::Supports supports);
-
-/// The plan's network for this rank's batch, or for so many `images`, fused as `backend` supports
-/// it.
+/// The plan's network for this rank's batch, or for so many `images`, fused as `supports`, or the
+/// backend, and --fusion allow it.
+compute::Schedule make_schedule(const RunPlan& plan, const model::Supports& supports,
+                                model::Mode mode, std::optional<int> images = {});
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
                                 model::Mode mode, std::optional<int> images = {});
 
@@ -35,9 +33,6 @@ struct InitialValues {
   std::vector<float> parameters, statistics;
 };
 InitialValues initial_values(const RunPlan& plan, WorkProgress* progress = nullptr);
-
-/// Numbers of BatchNorm's running statistics that a moving average is kept of: all or none.
-std::size_t averaged_statistics(const RunPlan& plan);
 
 /// Where gradients become final in a step of `training`, as places of `sums`; without the front.
 std::vector<std::size_t> final_places(const compute::Schedule& training,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
@@ -385,6 +386,23 @@ std::string input_text(const RunPlan& plan) {
       whole ? R"("standardise":true)"
             : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
                           fmt::join(image.deviation, ",")));
+}
+
+RunPlan plan_without_data(const model::Model& model, const config::Options& options, int ranks,
+                          std::optional<int> usual_batch) {
+  RunPlan plan;
+  plan.options = options;
+  plan.ranks = plan.hosts = ranks;
+  plan.data_threads =
+      options.data_threads.value_or(static_cast<int>(std::thread::hardware_concurrency()));
+  plan.model = model;
+  complete(plan.options, plan.model);
+  plan.optimizer = optimizer_of(plan.options, plan.model);
+  plan.share.count = usual_batch.value_or(plan.model.recipe.batch);
+  if (options.global_batch)
+    plan.share.count = std::max(1, *options.global_batch / options.accumulate);
+  if (options.batch) plan.share.count = *options.batch;
+  return plan;
 }
 
 std::vector<allreduce::GradientMatrix> gradient_matrices(const model::Graph& graph) {

@@ -184,13 +184,9 @@ HostFacts collect_host_facts(const config::Options& options, const host::ThreadP
 void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession& session,
               WorkProgress& progress) {
   const config::Options& o = plan.options;
-  config::Options mine = o;
-  mine.batch = plan.share.count;
-  mine.global_batch.reset();
   progress.at(Work::plan, o.model);
   if (!facts.on_gpu)
-    facts.planned = static_cast<std::uint64_t>(
-        rank_memory(plan.model, mine, session.size(), &progress).total());
+    facts.planned = static_cast<std::uint64_t>(rank_memory(plan, &progress).total());
   facts.data = plan.data().description();
   progress.at(Work::open, o.data);
   if (session.local_rank() == 0)
@@ -199,7 +195,7 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession
   if (session.rank() > 0 || o.checkpoint_dir.empty() || o.eval_only) return;
   progress.at(Work::open, o.checkpoint_dir);
   facts.checkpoint_dir = o.checkpoint_dir;
-  facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(plan.model, mine));
+  facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(plan));
   facts.checkpoint_room = room_in(o.checkpoint_dir);
   facts.checkpoints_there = checkpoints_in(o.checkpoint_dir);
   facts.keep = o.keep;

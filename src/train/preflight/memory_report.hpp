@@ -2,8 +2,7 @@
 #include <string>
 
 #include "ringtrain/base/work_progress.hpp"
-#include "ringtrain/config/options.hpp"
-#include "ringtrain/model/zoo.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
 
@@ -22,10 +21,9 @@ struct RankMemory {
     return activations + workspace + evaluation + state + batches + slots + program;
   }
 };
-/// As plan_report() tells it, of one of so many ranks.
-RankMemory rank_memory(const model::Model& model, const config::Options& options, int ranks,
-                       WorkProgress* progress = nullptr);
-/// Of one checkpoint's tensors.
-double checkpoint_bytes(const model::Model& model, const config::Options& options);
+/// What each rank of `plan` takes on CPUs, as plan_report() says it.
+RankMemory rank_memory(const RunPlan& plan, WorkProgress* progress = nullptr);
+/// Bytes of the tensors in one checkpoint.
+double checkpoint_bytes(const RunPlan& plan);
 
 }  // namespace ringtrain::train

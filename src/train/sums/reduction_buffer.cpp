@@ -66,4 +66,20 @@ StepOutcome ReductionBuffer::outcome() const {
           .not_finite = !std::isfinite(head[at::loss])};
 }
 
+TrainingBuffers::TrainingBuffers(const model::Graph& graph, bool averages, Memory& memory,
+                                 Memory& summed, std::size_t padding)
+    : padded_parameters(memory.allocate(graph.parameter_count() + padding)),
+      parameters(padded_parameters.view().slice(0, graph.parameter_count())),
+      statistics(memory.allocate(graph.statistic_count())),
+      averaged_statistics(memory.allocate(averages ? graph.statistic_count() : 0)),
+      batch_statistics(memory.allocate(graph.statistic_count())),
+      sums(summed, graph.parameter_count(), graph.statistic_count(), padding) {}
+
+void TrainingBuffers::set(std::span<const float> first_parameters,
+                          std::span<const float> first_statistics, const Memory& memory) {
+  memory.write(first_parameters, parameters);
+  memory.write(first_statistics, statistics);
+  if (averaged_statistics.view().size() > 0) memory.write(first_statistics, averaged_statistics);
+}
+
 }  // namespace ringtrain::train

@@ -1,7 +1,10 @@
 #pragma once
+#include <span>
+
 #include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/host/signals.hpp"
+#include "ringtrain/model/graph.hpp"
 
 namespace ringtrain::train {
 
@@ -54,6 +57,31 @@ class ReductionBuffer {
 
   std::size_t parameters_, statistics_, head_;
   Buffer buffer_;
+};
+
+/// The flat buffers of a rank's training, without the optimizer's slots.
+struct TrainingBuffers {
+  /// `averages`: the run has a moving average, so that there is one of running statistics, too.
+  /// `summed` is the memory of the sums. `padding`: zeros behind parameters and gradients.
+  /// Collective where a memory is.
+  TrainingBuffers(const model::Graph& graph, bool averages, Memory& memory, Memory& summed,
+                  std::size_t padding = 0);
+
+  /// The values that training starts from; moving averages of statistics start from them.
+  void set(std::span<const float> parameters, std::span<const float> statistics,
+           const Memory& memory);
+  /// The running statistics that an evaluation uses: their moving average where there is one.
+  View evaluated_statistics() const {
+    return averaged_statistics.view().size() > 0 ? averaged_statistics : statistics;
+  }
+  operator compute::Buffers() const {
+    return {parameters, sums.gradients(), statistics, batch_statistics};
+  }
+
+  Buffer padded_parameters;
+  View parameters;
+  Buffer statistics, averaged_statistics, batch_statistics;
+  ReductionBuffer sums;
 };
 
 }  // namespace ringtrain::train

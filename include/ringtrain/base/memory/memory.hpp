@@ -45,6 +45,11 @@ class HostMemory final : public Memory {
 class ReservedMemory final : public Memory {
  public:
   Buffer allocate(std::size_t count) override;
+  /// Bytes of all that was allocated.
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace ringtrain

@@ -42,19 +42,17 @@ struct Device {
          const std::vector<float>& start)
       : settings(rule),
         parameters(start),
-        slot0(size, rule.rule == Rule::rmsprop ? 1.f : 0.f),
+        slot0(size, rule.kind == OptimizerKind::rmsprop ? 1.f : 0.f),
         slot1(size),
         average(start),
         gradients(gradient, size),
         copy(copied, size) {
-    const bool one = rule.rule != Rule::sgd;
-    const bool two =
-        rule.rule == Rule::rmsprop || rule.rule == Rule::adam || rule.rule == Rule::adamw;
+    const std::size_t slots = slots_of(rule.kind).size();
     buffers = {parameters.data(),
                gradients.data(),
                gradient,
-               one ? slot0.data() : nullptr,
-               two ? slot1.data() : nullptr,
+               slots > 0 ? slot0.data() : nullptr,
+               slots > 1 ? slot1.data() : nullptr,
                average.data(),
                copied == Element::fp32 ? nullptr : copy.data(),
                copied,
@@ -81,12 +79,12 @@ struct Device {
   }
 };
 
-RuleSettings rule_settings(const optim::OptimizerSettings& s, Rule rule) {
+RuleSettings rule_settings(const optim::OptimizerSettings& s, OptimizerKind rule) {
   return {rule,      s.momentum, s.mean_square_decay, s.beta1, s.beta2,
           s.epsilon, s.ema,      s.trust_coefficient};
 }
 
-RuleSettings plain(Rule rule) { return rule_settings({}, rule); }
+RuleSettings plain(OptimizerKind rule) { return rule_settings({}, rule); }
 
 void write_gradients(Device& device, int step, std::vector<float>& host) {
   std::vector<double> values;
@@ -99,14 +97,9 @@ void write_gradients(Device& device, int step, std::vector<float>& host) {
 }  // namespace
 
 TEST_CASE("cuda kernels: every optimizer does what the host's does") {
-  const auto [kind, rule] =
-      GENERATE(table<optim::OptimizerKind, Rule>({{optim::OptimizerKind::sgd, Rule::sgd},
-                                                  {optim::OptimizerKind::momentum, Rule::momentum},
-                                                  {optim::OptimizerKind::nesterov, Rule::nesterov},
-                                                  {optim::OptimizerKind::rmsprop, Rule::rmsprop},
-                                                  {optim::OptimizerKind::adam, Rule::adam},
-                                                  {optim::OptimizerKind::adamw, Rule::adamw},
-                                                  {optim::OptimizerKind::lars, Rule::lars}}));
+  const auto kind = GENERATE(OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
+                             OptimizerKind::rmsprop, OptimizerKind::adam, OptimizerKind::adamw,
+                             OptimizerKind::lars);
   const auto [gradient, copied] =
       GENERATE(table<Element, Element>({{Element::fp32, Element::fp32},
                                         {Element::fp32, Element::fp16},
@@ -122,7 +115,7 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   settings.epsilon = 0.1;  // so large that its place in the formula shows
   HostMemory memory;
   std::vector<float> w = random_floats(size, 1), g(size);
-  Device device(rule_settings(settings, rule), gradient, copied, w);
+  Device device(rule_settings(settings, kind), gradient, copied, w);
   optim::Optimizer host(settings, {w.data(), size}, {g.data(), size}, memory);
 
   for (int step = 0; step < 5; ++step) {
@@ -147,7 +140,8 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
 
 // Ranges as several ranks have them; each rank's slots are packed.
 TEST_CASE("cuda kernels: parts of an update come to the same bits as the whole") {
-  const auto rule = GENERATE(Rule::momentum, Rule::adam, Rule::rmsprop, Rule::adamw);
+  const auto rule = GENERATE(OptimizerKind::momentum, OptimizerKind::adam, OptimizerKind::rmsprop,
+                             OptimizerKind::adamw);
   const auto copied = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   CAPTURE(int(rule), copied);
   optim::OptimizerSettings settings;
@@ -246,8 +240,8 @@ TEST_CASE("cuda kernels: an update of more parameters than blocks take at once r
       nullptr,           Element::fp32,    segments.data(), 1,       workspace.data()};
 
   run_twice({bytes_of_values(parameters), bytes_of_values(*state)}, [&](auto& queue) {
-    work::prepare_update(plain(Rule::sgd), scalars.get(), state.get(), queue);
-    work::update(plain(Rule::sgd), buffers, {0, count}, scalars.get(), state.get(), queue);
+    work::prepare_update(plain(OptimizerKind::sgd), scalars.get(), state.get(), queue);
+    work::update(plain(OptimizerKind::sgd), buffers, {0, count}, scalars.get(), state.get(), queue);
   });
 
   double squares = 0;
@@ -261,7 +255,7 @@ TEST_CASE("cuda kernels: an update of more parameters than blocks take at once r
 }
 
 TEST_CASE("cuda kernels: 16-bit gradients with a copy of another type are refused") {
-  Device device(plain(Rule::sgd), Element::fp16, Element::bf16, random_floats(size, 1));
+  Device device(plain(OptimizerKind::sgd), Element::fp16, Element::bf16, random_floats(size, 1));
   KernelQueue queue = KernelQueue::one_way();
 
   CHECK_THROWS_AS(work::update(device.settings, device.buffers, {0, size}, device.scalars.get(),
@@ -275,7 +269,7 @@ TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it wa
       {{Element::fp32, 0}, {Element::fp16, size - 1}, {Element::bf16, 1234}}));
   CAPTURE(bad, element, at);
   const auto start = random_floats(size, 1);
-  Device device(plain(Rule::adam), element, Element::fp32, start);
+  Device device(plain(OptimizerKind::adam), element, Element::fp32, start);
   std::vector<double> values(size, 1);
   values[at] = bad;
   device.gradients.write(values);
@@ -304,7 +298,7 @@ TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it wa
 }
 
 TEST_CASE("cuda kernels: the largest finite gradients are finite") {
-  Device device(plain(Rule::sgd), Element::fp32, Element::fp32, random_floats(size, 1));
+  Device device(plain(OptimizerKind::sgd), Element::fp32, Element::fp32, random_floats(size, 1));
   device.gradients.write(std::vector<double>(size, std::numeric_limits<float>::max()));
 
   device.step(0, 0);
@@ -369,7 +363,7 @@ TEST_CASE("cuda kernels: a fixed loss scale stays") {
 }
 
 TEST_CASE("update: young averages count the updates that were made, not the steps") {
-  RuleSettings settings = plain(Rule::adam);
+  RuleSettings settings = plain(OptimizerKind::adam);
   settings.ema = 0.999;
   UpdateState three{}, five{};
   three.loss_scale = five.loss_scale = 1;

@@ -56,22 +56,18 @@ struct HostTraining {
                bool leaves_out = false)
       : graph(small_convnet()),
         data(io::open_dataset("synthetic", io::Split::training, {.extent = {8, 8}, .classes = 10})),
-        parameters(memory.allocate(graph.parameter_count())),
-        statistics(memory.allocate(graph.statistic_count())),
-        averaged_statistics(memory.allocate(settings.ema > 0 ? graph.statistic_count() : 0)),
-        batch_statistics(memory.allocate(graph.statistic_count())),
-        sums(memory, graph.parameter_count(), graph.statistic_count()),
-        reducer(communicator, sums.all(), 64) {
-    model::initialise(graph, 1, parameters.view().host(), statistics.view().host());
-    optimizer.emplace(settings, parameters, sums.gradients(), memory);
+        buffers(graph, settings.ema > 0, memory, memory),
+        reducer(communicator, buffers.sums.all(), 64) {
+    model::initialise(graph, 1, buffers.parameters.host(), buffers.statistics.view().host());
+    optimizer.emplace(settings, buffers.parameters, buffers.sums.gradients(), memory);
     const auto backend = compute::make_reference_backend();
     program = backend->compile(
         model::make_schedule(graph, micro_batch, model::Mode::training, 0.1f,
                              [](const compute::Schedule&, const compute::Step&) { return true; }),
-        {parameters, sums.gradients(), statistics, batch_statistics}, 5);
+        buffers, 5);
     trainer.emplace(
-        CpuStepper::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
-                          graph.statistics, reducer, *optimizer, progress, last_step},
+        CpuStepper::Parts{*program, buffers, graph.statistics, reducer, *optimizer, progress,
+                          last_step},
         StepSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
         Position{});
     io::LoaderOptions options;
@@ -82,7 +78,7 @@ struct HostTraining {
     loader.emplace(*data, options);
   }
   std::vector<float> values() const {
-    const auto host = parameters.view().host();
+    const auto host = buffers.parameters.host();
     return {host.begin(), host.end()};
   }
 
@@ -90,8 +86,7 @@ struct HostTraining {
   model::Graph graph;
   std::unique_ptr<io::Dataset> data;
   Alone communicator;
-  Buffer parameters, statistics, averaged_statistics, batch_statistics;
-  ReductionBuffer sums;
+  TrainingBuffers buffers;
   allreduce::GradientReducer reducer;
   std::optional<optim::Optimizer> optimizer;
   std::unique_ptr<compute::Program> program;
@@ -116,7 +111,8 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
   CHECK(rig.trainer->position().samples == 4);
   const auto after = rig.values();
   for (std::size_t i = 0; i < before.size(); ++i)
-    REQUIRE(after[i] == Approx(before[i] - 0.1f * rig.sums.gradients().data()[i]).margin(1e-6));
+    REQUIRE(after[i] ==
+            Approx(before[i] - 0.1f * rig.buffers.sums.gradients().data()[i]).margin(1e-6));
 }
 
 TEST_CASE("Trainer: a step's seconds are those that the timeline shows, also its wait for data") {
@@ -179,7 +175,7 @@ TEST_CASE("Trainer: the state that another thread reads amid a step is that of t
 TEST_CASE("Trainer: a step that is left out leaves the state that of the step before") {
   HostTraining rig(4, 1);
   rig.trainer->step(*rig.loader, {});
-  rig.parameters.view().host()[0] = std::numeric_limits<float>::quiet_NaN();
+  rig.buffers.parameters.host()[0] = std::numeric_limits<float>::quiet_NaN();
 
   REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
   CHECK(rig.trainer->position().step == 2);
@@ -189,7 +185,7 @@ TEST_CASE("Trainer: a step that is left out leaves the state that of the step be
 TEST_CASE("Trainer: a step that is left out is counted with the state, where training goes on") {
   HostTraining rig(4, 1, {.kind = optim::OptimizerKind::adam, .ema = 0.5}, true);
   rig.trainer->step(*rig.loader, {});
-  float& parameter = rig.parameters.view().host()[0];
+  float& parameter = rig.buffers.parameters.host()[0];
   const float before = std::exchange(parameter, std::numeric_limits<float>::quiet_NaN());
 
   REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
@@ -206,16 +202,16 @@ TEST_CASE("Trainer: running statistics move towards the batch's by the momentum"
 
   rig.trainer->step(*rig.loader, {});
 
-  const float* running = rig.statistics.view().data();
-  const float* batch = rig.batch_statistics.view().data();
+  const float* running = rig.buffers.statistics.view().data();
+  const float* batch = rig.buffers.batch_statistics.view().data();
   CHECK(running[0] == Approx(0.1 * batch[0]));
   CHECK(running[4] == Approx(0.9 + 0.1 * batch[4]));
 }
 
 TEST_CASE("Trainer: the moving average covers running statistics") {
   HostTraining rig(4, 1, {.ema = 0.5});
-  float* averaged = rig.averaged_statistics.view().data();
-  const float* running = rig.statistics.view().data();
+  float* averaged = rig.buffers.averaged_statistics.view().data();
+  const float* running = rig.buffers.statistics.view().data();
 
   rig.trainer->step(*rig.loader, {});  // keeps 1/10 of the average
   const float first = averaged[4];
@@ -239,16 +235,16 @@ TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of
     std::vector<double> mean(start.size());
     double loss = 0, statistic = 0;
     for (int batch = 0; batch < count; ++batch) {
-      std::ranges::copy(start, one.parameters.view().data());
+      std::ranges::copy(start, one.buffers.parameters.data());
       loss += one.trainer->step(*one.loader, {})->outcome.loss / count;
-      statistic += double(one.batch_statistics.view().data()[1]) / count;
+      statistic += double(one.buffers.batch_statistics.view().data()[1]) / count;
       for (std::size_t i = 0; i < mean.size(); ++i)
-        mean[i] += double(one.sums.gradients().data()[i]) / count;
+        mean[i] += double(one.buffers.sums.gradients().data()[i]) / count;
     }
     CHECK(together.loss == Approx(loss).epsilon(1e-5));
-    CHECK(all.sums.statistics().data()[1] == Approx(statistic).epsilon(1e-5));
+    CHECK(all.buffers.sums.statistics().data()[1] == Approx(statistic).epsilon(1e-5));
     for (std::size_t i = 0; i < mean.size(); ++i)
-      REQUIRE(all.sums.gradients().data()[i] == Approx(mean[i]).epsilon(1e-4).margin(1e-6));
+      REQUIRE(all.buffers.sums.gradients().data()[i] == Approx(mean[i]).epsilon(1e-4).margin(1e-6));
   }
 }
 
@@ -256,9 +252,9 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   HostTraining rig(4, 1);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   if (GENERATE(false, true))
-    rig.parameters.view().data()[7] = nan;
+    rig.buffers.parameters.data()[7] = nan;
   else
-    rig.parameters.view().host().back() = -nan;  // of a logit
+    rig.buffers.parameters.host().back() = -nan;  // of a logit
   const auto before = rig.values();
 
   const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
@@ -269,18 +265,18 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   CHECK(rig.trainer->position().step == 1);
   const auto after = rig.values();
   CHECK(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)) == 0);
-  CHECK(rig.statistics.view().data()[4] == 1.0f);
+  CHECK(rig.buffers.statistics.view().data()[4] == 1.0f);
 }
 
 TEST_CASE("Trainer: a step whose statistics are not finite is left out, averages, too") {
   HostTraining rig(4, 1, {.kind = optim::OptimizerKind::adam, .ema = 0.5}, true);
   rig.trainer->step(*rig.loader, {});
   const auto conv = rig.graph.parameter_ranges()[0];
-  for (float& weight : rig.parameters.view().slice(conv).host()) weight *= 1e25f;
+  for (float& weight : rig.buffers.parameters.slice(conv).host()) weight *= 1e25f;
   const auto values = [](View view) { return std::vector(view.host().begin(), view.host().end()); };
   const auto all = [&] {
-    std::vector<std::vector<float>> state = {rig.values(), values(rig.statistics),
-                                             values(rig.averaged_statistics)};
+    std::vector<std::vector<float>> state = {rig.values(), values(rig.buffers.statistics),
+                                             values(rig.buffers.averaged_statistics)};
     for (const auto& slot : rig.optimizer->slots()) state.push_back(values(slot.values));
     return state;
   };
@@ -290,8 +286,8 @@ TEST_CASE("Trainer: a step whose statistics are not finite is left out, averages
 
   CHECK(outcome.not_finite);
   CHECK(std::isfinite(outcome.loss));
-  CHECK_FALSE(optim::first_non_finite(rig.sums.gradients()).has_value());
-  CHECK(optim::first_non_finite(rig.sums.statistics()).has_value());
+  CHECK_FALSE(optim::first_non_finite(rig.buffers.sums.gradients()).has_value());
+  CHECK(optim::first_non_finite(rig.buffers.sums.statistics()).has_value());
   CHECK(all() == before);
   CHECK(*rig.optimizer->skipped().data() == 1);
 }

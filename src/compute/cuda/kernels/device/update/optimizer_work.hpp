@@ -83,7 +83,7 @@ struct PrepareUpdate {
     // Of updates made: a step that was skipped made none.
     const Number step = static_cast<Number>(scalars->step) - static_cast<Number>(state->skipped);
     const Number young = (1 + step) / (10 + step);
-    const bool adam = settings.rule == Rule::adam || settings.rule == Rule::adamw;
+    const bool adam = settings.kind == OptimizerKind::adam || settings.kind == OptimizerKind::adamw;
     const Number bias1 = adam ? 1 - std::pow(settings.beta1, step + 1) : 1;
     const Number bias2 = adam ? 1 - std::pow(settings.beta2, step + 1) : 1;
     const Number decay = settings.ema < young ? settings.ema : young;
@@ -231,7 +231,7 @@ struct SumSquares {
 template <class Queue>
 void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
                  UpdateState* state, Queue& queue) {
-  if (range.count == 0 || settings.rule == Rule::adamw) return;  // whose decay is no loss
+  if (range.count == 0 || settings.kind == OptimizerKind::adamw) return;  // whose decay is no loss
   SumSquares<> work{buffers, range.first, range.end(), 1};
   const std::uint64_t blocks = divide_up(range.count, block_threads * work.width);
   work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, most_update_blocks));

@@ -95,7 +95,7 @@ void measure_tensors_as(const RuleSettings& settings, const UpdateBuffers& buffe
 template <class Queue>
 void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
                      const UpdateState* state, Queue& queue) {
-  if (settings.rule != Rule::lars) return;
+  if (settings.kind != OptimizerKind::lars) return;
   if (buffers.gradient_element == Element::fp16)
     measure_tensors_as<__half>(settings, buffers, state, queue);
   else if (buffers.gradient_element == Element::bf16)

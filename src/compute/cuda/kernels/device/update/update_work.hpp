@@ -24,32 +24,33 @@ struct SegmentDecay {
 
 /// The rules, one parameter at a time.
 template <class Factors>
-constexpr void apply_rule(Rule rule, Parameter& p, const Factors& f, const SegmentDecay& segment) {
+constexpr void apply_rule(OptimizerKind rule, Parameter& p, const Factors& f,
+                          const SegmentDecay& segment) {
   const float d = f.scale * p.g + segment.decay * p.w;
   switch (rule) {
-    case Rule::sgd:
+    case OptimizerKind::sgd:
       p.w -= f.lr * d;
       return;
-    case Rule::momentum:
+    case OptimizerKind::momentum:
       p.slot0 = f.momentum * p.slot0 + d;
       p.w -= f.lr * p.slot0;
       return;
-    case Rule::nesterov:
+    case OptimizerKind::nesterov:
       p.slot0 = f.momentum * p.slot0 + d;
       p.w -= f.lr * (d + f.momentum * p.slot0);
       return;
-    case Rule::rmsprop:
+    case OptimizerKind::rmsprop:
       p.slot0 = f.mean_square_decay * p.slot0 + (1 - f.mean_square_decay) * (d * d);
       p.slot1 = f.momentum * p.slot1 + f.lr * d / std::sqrt(p.slot0 + f.epsilon);
       p.w -= p.slot1;
       return;
-    case Rule::adam:
-    case Rule::adamw:
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
       p.slot0 = f.beta1 * p.slot0 + (1 - f.beta1) * d;
       p.slot1 = f.beta2 * p.slot1 + (1 - f.beta2) * (d * d);
       p.w = segment.shrink * p.w - f.lr * p.slot0 / (std::sqrt(p.slot1) * f.root_scale + f.epsilon);
       return;
-    case Rule::lars:
+    case OptimizerKind::lars:
       p.slot0 = f.momentum * p.slot0 + segment.rate * d;
       p.w -= p.slot0;
       return;
@@ -74,7 +75,7 @@ template <class Gradient, class Copy>
 struct Update {
   static constexpr int width = 4;
   static constexpr std::uint32_t most_blocks = most_update_blocks;
-  Rule rule;
+  OptimizerKind rule;
   UpdateBuffers buffers;
   std::uint64_t first, end;  // of the range
   const StepScalars* scalars;
@@ -130,9 +131,9 @@ struct Update {
   template <class Number = double>
   constexpr SegmentDecay decay_of(std::uint32_t segment) const {
     const Number decay = buffers.segments[segment].decay;
-    const Number ratio = rule == Rule::lars ? ratios_in(buffers)[segment] : 1;
+    const Number ratio = rule == OptimizerKind::lars ? ratios_in(buffers)[segment] : 1;
     const float rate = static_cast<float>(scalars->learning_rate * ratio);
-    if (rule != Rule::adamw) return {static_cast<float>(decay), 1, rate, decay};
+    if (rule != OptimizerKind::adamw) return {static_cast<float>(decay), 1, rate, decay};
     return {0, static_cast<float>(1 - scalars->learning_rate * decay), rate, 0};
   }
   constexpr void load_group(std::uint64_t at, Parameter* group) const {
@@ -202,8 +203,8 @@ struct AddSquares {
 };
 
 template <class Gradient, class Copy, class Queue>
-void update_as(Rule rule, const UpdateBuffers& buffers, Range range, const StepScalars* scalars,
-               UpdateState* state, Queue& queue) {
+void update_as(OptimizerKind rule, const UpdateBuffers& buffers, Range range,
+               const StepScalars* scalars, UpdateState* state, Queue& queue) {
   Update<Gradient, Copy> work{rule, buffers, range.first, range.end(), scalars, state, 1};
   const std::uint64_t blocks = divide_up(work.groups(), block_threads);
   work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, work.most_blocks));
@@ -222,7 +223,7 @@ void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range ra
   expects(gradient == Element::fp32 || copy == gradient,
           "update: 16-bit gradients are of the copy's type");
   const auto run = [&]<class Gradient, class Copy>(Gradient, Copy) {
-    update_as<Gradient, Copy>(settings.rule, buffers, range, scalars, state, queue);
+    update_as<Gradient, Copy>(settings.kind, buffers, range, scalars, state, queue);
   };
   if (gradient == Element::fp16) return run(__half{}, __half{});
   if (gradient == Element::bf16) return run(__nv_bfloat16{}, __nv_bfloat16{});

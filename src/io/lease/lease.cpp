@@ -87,8 +87,7 @@ bool is_seen_alive(const LeaseHolder& holder) {
       holder.boot.empty() || holder.boot != boot_of_host())
     return false;
   const auto status = process_status(holder.process);
-  return status && status->started == holder.started && status->state != 'Z' &&
-         status->state != 'X';
+  return status && status->started == holder.started && !status->dead();
 }
 
 std::string lease_head(Lease::State state) {

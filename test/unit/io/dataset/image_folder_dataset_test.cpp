@@ -316,16 +316,6 @@ TEST_CASE("images: links to folders are followed, but for those that would never
   CHECK_THAT(folder_complaint(home), Contains("train/again: the link leads to a folder that hold"));
 }
 
-TEST_CASE("images: a class whose accents are composed otherwise in the evaluation is named so") {
-  const TempDirectory home;
-  write_file(home.path() / "train/caf\u00e9/1.png", encode_png(small_picture));
-  write_file(home.path() / "val/cafe\u0301/1.png", encode_png(small_picture));
-
-  CHECK_THAT(folder_complaint(home, Split::evaluation),
-             Contains("val/cafe\u0301: training's class caf\u00e9") &&
-                 Contains("U+00E9 there, U+0065 U+0301 here"));
-}
-
 TEST_CASE("images: the manifest follows names, sizes and labels, not the place") {
   const TempDirectory one, two;
   for (const auto* home : {&one, &two}) write_text(home->path() / "train/a/1.jpg", "12345");

@@ -16,6 +16,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
+#include "train/checkpoint/sharded_checkpoints.hpp"
 #include "train/hooks/hooks.hpp"
 #include "train/loop/unreadable_samples.hpp"
 #include "train/performance/baseline_run.hpp"
@@ -210,7 +211,8 @@ int TrainingRun::train() {
   log_.emplace(output_, plan_, start_.position, session_.rank(), hosts_,
                [this] { return watchdog_.accounts(); });
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
-  CheckpointManager checkpoints = make_checkpoints();
+  const std::unique_ptr<CheckpointManager> made = make_checkpoints();
+  CheckpointManager& checkpoints = *made;
   const std::unique_ptr<Stepper> stepper = engine_.make_stepper(start_.position);
   // mpirun kills the ranks a second after their SIGTERM, and they end a second after mpirun. A step
   // may take longer.
@@ -323,26 +325,28 @@ io::CheckpointMetadata TrainingRun::metadata() const {
   return constant;
 }
 
-CheckpointManager TrainingRun::make_checkpoints() {
-  return {std::move(checkpoint_writer_),
-          engine_.state_copy(),
-          metadata(),
-          options().checkpoint_every,
-          plan_.training->size(),
-          [this](const io::SaveEvent& event, double stall) {
-            using Kind = io::SaveEvent::Kind;
-            if (event.kind == Kind::saved) note_saved(event);
-            if (event.kind == Kind::moved || event.kind == Kind::back) {
-              folder_ = event.file;
-              name_resume();
-            }
-            log_->save(event, stall);
-          },
-          {[this](bool mine) {
-             session_.barrier_asleep();  // rank 0 may wait for a slot
-             return !session_.broadcast(mine ? "save" : "").empty();
-           },
-           options().final_save_timeout_s}};
+std::unique_ptr<CheckpointManager> TrainingRun::make_checkpoints() {
+  const auto report = [this](const io::SaveEvent& event, double stall) {
+    using Kind = io::SaveEvent::Kind;
+    if (event.kind == Kind::saved) note_saved(event);
+    if (event.kind == Kind::moved || event.kind == Kind::back) {
+      folder_ = event.file;
+      name_resume();
+    }
+    log_->save(event, stall);
+  };
+  const auto rank_0_says = [this](bool mine) {
+    session_.barrier_asleep();  // rank 0 may wait for a slot
+    return !session_.broadcast(mine ? "save" : "").empty();
+  };
+  Snapshotter& copy = engine_.state_copy();
+  if (!copy.together())
+    return std::make_unique<CheckpointManager>(std::move(checkpoint_writer_), copy, metadata(),
+                                               options().checkpoint_every, plan_.training->size(),
+                                               report);
+  return std::make_unique<ShardedCheckpointManager>(
+      std::move(checkpoint_writer_), copy, metadata(), options().checkpoint_every,
+      plan_.training->size(), report, rank_0_says, options().final_save_timeout_s);
 }
 
 // The writer tells how long it took, and is heard after a step.

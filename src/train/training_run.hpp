@@ -62,7 +62,7 @@ class TrainingRun {
   std::uint64_t steps_left() const;
   io::LoaderOptions loader_options();
   io::CheckpointMetadata metadata() const;
-  CheckpointManager make_checkpoints();
+  std::unique_ptr<CheckpointManager> make_checkpoints();
   void note_saved(const io::SaveEvent& event);
   void name_resume() const;
   /// What is there of it on rank 0, before all is given up.

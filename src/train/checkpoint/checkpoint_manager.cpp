@@ -12,14 +12,13 @@ namespace ringtrain::train {
 
 CheckpointManager::CheckpointManager(io::CheckpointWriter writer, Snapshotter& state,
                                      io::CheckpointMetadata constant, config::CheckpointEvery every,
-                                     std::uint64_t epoch_samples, Report report, SharedSaves shared)
+                                     std::uint64_t epoch_samples, Report report)
     : writer_(std::move(writer)),
       state_(state),
       constant_(std::move(constant)),
       every_(every),
       epoch_samples_(epoch_samples),
-      report_(std::move(report)),
-      shared_(std::move(shared)) {
+      report_(std::move(report)) {
   for (const io::SnapshotBuffers slot : writer_.slots()) state_.prepare(slot);
 }
 
@@ -29,26 +28,12 @@ void CheckpointManager::offer(const Position& position) {
   if (writer_.lost()) throw *writer_.failure();
   Stopwatch watch;
   hand_over();
-  give_up_late_copy();
   stalled_s_ += watch.lap();
-  if (!state_.together() && (requested_ || due(position))) start_save(position);
+  save_if_due(position);
 }
 
-bool CheckpointManager::wants(const Position& next) {
-  if (writer_.idle() || !state_.together()) return false;
-  const Position saved{next.step + static_cast<std::uint64_t>(state_.steps_to_start())};
-  const bool by_steps = every_.steps > 0 && due(saved);
-  const bool asked = next.step <= wanted_;  // for one that has not started
-  if (!by_steps && (asked || !(requested_ || due(saved)))) return false;
-  // The other ranks start a copy over the one before, so that has to be done. A slot in use may be
-  // free by then.
-  const bool slot_later = by_steps && saved.step > next.step;
-  const bool ready = !asked && hand_over() && (slot_later || can_save(saved));
-  if (ready)
-    wanted_ = saved.step;
-  else
-    report_skipped(saved, asked ? "the save before it has not started" : "");
-  return ready;
+void CheckpointManager::save_if_due(const Position& position) {
+  if (requested_ || due(position)) start_save(position);
 }
 
 bool CheckpointManager::can_save(const Position& position) {
@@ -56,22 +41,13 @@ bool CheckpointManager::can_save(const Position& position) {
          !writer_.begin_save().empty();
 }
 
-// All ranks count the same copies, also one that rank 0 cannot take any more.
-void CheckpointManager::save_together(const Position& position) {
-  if (writer_.idle() || !start_save(position)) state_.start({});
-}
-
-// A save that waited for ever would be the last one.
-void CheckpointManager::give_up_late_copy() {
-  if (!copying_ || !state_.together() || copying_watch_.elapsed() < shared_.patience_s) return;
-  const std::string why = give_up_copy();
+void CheckpointManager::give_up_save(const std::string& why) {
   ++given_up_;
   last_step_.reset();
   const std::uint64_t step = std::exchange(copying_, std::nullopt)->step;
   report_events({{.kind = io::SaveEvent::Kind::failed,
                   .step = step,
-                  .text = fmt::format("checkpoint of step {} not saved: {} within {} s", step, why,
-                                      shared_.patience_s)}});
+                  .text = fmt::format("checkpoint of step {} not saved: {}", step, why)}});
 }
 
 void CheckpointManager::request(const Position& position) {
@@ -81,12 +57,13 @@ void CheckpointManager::request(const Position& position) {
     return tell(fmt::format("SIGUSR1: step {} is saved, or being saved, already", position.step));
   if (failure) last_step_.reset();
   requested_ = true;
-  if (!state_.together()) start_save(position);
-  if (!requested_) return tell(fmt::format("SIGUSR1: saving step {}", position.step));
-  const int steps = 1 + state_.steps_to_start();
-  const std::string first =
-      state_.together() ? fmt::format("{} step{} from now, or ", steps, steps == 1 ? "" : "s") : "";
-  tell(fmt::format("SIGUSR1: a checkpoint follows {}as soon as one before it is written", first));
+  tell("SIGUSR1: " + start_request(position));
+}
+
+std::string CheckpointManager::start_request(const Position& position) {
+  start_save(position);
+  return requested_ ? "a checkpoint follows as soon as one before it is written"
+                    : fmt::format("saving step {}", position.step);
 }
 
 bool CheckpointManager::save_if_killed() {
@@ -97,13 +74,6 @@ bool CheckpointManager::save_if_killed() {
         kept_step_ = position->step;
         return metadata(*position);
       });
-}
-
-void CheckpointManager::save(const Position& position) {
-  if (!state_.together())
-    start_save(position);
-  else if (rank_0_says(can_save(position)))
-    save_together(position);
 }
 
 bool CheckpointManager::start_save(const Position& position) {
@@ -150,7 +120,6 @@ bool CheckpointManager::start(const Position& position) {
   return true;
 }
 
-// Whether no copy is under way any more.
 bool CheckpointManager::hand_over() {
   if (!copying_) return true;
   if (!state_.done()) return false;
@@ -170,14 +139,9 @@ bool CheckpointManager::settle(const Deadline& deadline) {
 
 std::optional<Error> CheckpointManager::finish(const Position& position, const Deadline& deadline,
                                                bool hurry) try {
-  said_ = false;
-  if (!writer_.idle())
-    finish_or_throw(position, deadline, hurry);
-  else if (rank_0_says(false))
-    state_.start({});
+  if (!writer_.idle()) finish_or_throw(position, deadline, hurry);
   return std::nullopt;
 } catch (const Error& failure) {
-  if (!said_) rank_0_says(false);  // the other ranks wait for it
   return failure;
 }
 
@@ -189,8 +153,7 @@ void CheckpointManager::finish_or_throw(const Position& position, const Deadline
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
   if (hurry && copied && !under_way) writer_.hurry();
-  const bool handed_over =
-      save_last_or_close(position, deadline, copied && !under_way) || under_way;
+  const bool handed_over = under_way || (copied && save_last_or_close(position, deadline));
   if (copied) state_.release();
   // Asked once in any case: what was handed over just now may be durable already.
   report_events(writer_.close(deadline.left()));
@@ -201,39 +164,23 @@ void CheckpointManager::finish_or_throw(const Position& position, const Deadline
 }
 
 // What is under way is told, and the writer ended, also where the last copy comes too late.
-bool CheckpointManager::save_last_or_close(const Position& position, const Deadline& deadline,
-                                           bool wanted) try {
-  return save_last(position, deadline, wanted);
+bool CheckpointManager::save_last_or_close(const Position& position, const Deadline& deadline) try {
+  return save_last(position, deadline);
 } catch (const Error&) {
   report_events(writer_.close(deadline.left()));
   throw;
 }
 
-bool CheckpointManager::wait_for_copy(const Deadline& deadline) {
-  while (!state_.done()) {
-    if (deadline.over()) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  return true;
-}
-
-// Returns why. A GPU's may never end: its targets stay.
-std::string CheckpointManager::give_up_copy() {
-  std::string why = state_.lateness();
-  if (state_.together()) state_.release();
-  return why;
-}
-
-// Where the ranks have shards, the others hear once whether there is such a save.
-bool CheckpointManager::save_last(const Position& position, const Deadline& deadline, bool wanted) {
+bool CheckpointManager::save_last(const Position& position, const Deadline& deadline) {
   const auto copy = [&](io::SnapshotBuffers slot) {
-    rank_0_says(true);
+    before_last_copy();
     state_.start(slot);
-    if (!wait_for_copy(deadline)) throw Error(Exit::storage, "final checkpoint", give_up_copy());
+    while (!state_.done()) {
+      if (deadline.over()) throw Error(Exit::storage, "final checkpoint", give_up_copy());
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
   };
-  const bool saved = wanted && writer_.save(metadata(position), copy, deadline.left());
-  if (!said_) rank_0_says(false);
-  return saved;
+  return writer_.save(metadata(position), copy, deadline.left());
 }
 
 io::CheckpointMetadata at(const io::CheckpointMetadata& constant, const Position& position,

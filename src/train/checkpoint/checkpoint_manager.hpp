@@ -28,17 +28,8 @@ struct SaveCounts {
   std::uint64_t skipped = 0;
 };
 
-/// How ranks save of which each has a shard of the state.
-struct SharedSaves {
-  /// What rank 0 says of its next save. Collective.
-  std::function<bool(bool mine)> rank_0_says;
-  double patience_s = 120;  ///< for the shards; then that save is given up
-};
-
 /// Saves the training state when it is due. Only rank 0's writer works, and only rank 0 looks at
-/// the clock: a save needs no other rank, so nothing has to be agreed. Unless the ranks have shards
-/// of the state (Snapshotter::together): then rank 0 wants() a save of the state behind the next
-/// step, with whose sums all ranks hear of it, and they save_together().
+/// the clock: a save needs no other rank, so nothing has to be agreed.
 class CheckpointManager {
  public:
   /// What to tell the user about a save; `stall_s` is what its copy cost the step loop.
@@ -47,7 +38,8 @@ class CheckpointManager {
   /// `constant` holds what does not change in a run; `state` outlives the object.
   CheckpointManager(io::CheckpointWriter writer, Snapshotter& state,
                     io::CheckpointMetadata constant, config::CheckpointEvery every,
-                    std::uint64_t epoch_samples, Report report, SharedSaves shared = {});
+                    std::uint64_t epoch_samples, Report report);
+  virtual ~CheckpointManager() = default;
 
   /// Called after every step. If a save is due and a slot is free, a copy into shared memory is
   /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
@@ -55,13 +47,13 @@ class CheckpointManager {
   void offer(const Position& position);
   /// As offer(), whether one is due or not. Where no slot is free, that is told and counted only if
   /// it is. Collective where the ranks have shards.
-  void save(const Position& position);
+  virtual void save(const Position& position) { start_save(position); }
   /// Whether rank 0 wants all ranks to save their shards steps_to_start() behind `next`, and is
   /// ready for them: no save is asked for that has not started, and no copy is under way.
-  bool wants(const Position& next);
+  virtual bool wants(const Position& /*next*/) { return false; }
   int steps_to_start() const { return state_.steps_to_start(); }
-  /// All ranks do, because rank 0 wanted it.
-  void save_together(const Position& position);
+  /// Saves the shards of all ranks, because rank 0 wanted it.
+  virtual void save_together(const Position& /*position*/) {}
   /// From any thread, while training goes on: lets the writer save the last finished step should
   /// this process be killed before a later one is durable. False: no slot was free.
   bool save_if_killed();
@@ -78,8 +70,8 @@ class CheckpointManager {
   /// The save at the end of training: waits until it is durable. Returns why it is not, if so, by
   /// the deadline. `hurry`: saves that have not begun give way to it. Collective where the ranks
   /// have shards.
-  std::optional<Error> finish(const Position& position, const Deadline& deadline,
-                              bool hurry = false);
+  virtual std::optional<Error> finish(const Position& position, const Deadline& deadline,
+                                      bool hurry = false);
 
   /// Of the first save that was refused, as the state has a NaN or infinite value: what was told;
   /// empty, there is none. Such a state stays one: the job is to end.
@@ -92,27 +84,41 @@ class CheckpointManager {
   /// Seconds that offer() took so far.
   double stalled_s() const { return stalled_s_; }
 
- private:
-  io::CheckpointMetadata metadata(const Position& position) const;
-  /// Where ranks have shards it is asked of the step to come: a rule about this one needs save().
+ protected:
+  /// Between steps, when events are told and a complete copy is handed over.
+  virtual void save_if_due(const Position& position);
+  /// Begins what request() is for. Returns what the user is told.
+  virtual std::string start_request(const Position& position);
+  virtual void before_last_copy() {}
+  /// Gives up a copy that is not done in time. Returns why. A GPU's may never end: its targets
+  /// stay.
+  virtual std::string give_up_copy() { return state_.lateness(); }
+
+  bool idle() const { return writer_.idle(); }
   bool due(const Position& position) const;
-  std::uint64_t failed() const { return writer_.failed() + given_up_; }
+  bool due_by_steps() const { return every_.steps > 0; }
+  bool requested() const { return requested_; }
   bool start_save(const Position& position);
   bool can_save(const Position& position);
-  bool rank_0_says(bool mine) {
-    said_ = true;
-    return state_.together() && shared_.rank_0_says(mine);
-  }
-  bool wait_for_copy(const Deadline& deadline);
-  std::string give_up_copy();
-  void give_up_late_copy();
-  bool start(const Position& position);
+  /// Whether no copy is under way any more.
   bool hand_over();
-  bool save_last(const Position& position, const Deadline& deadline, bool wanted);
-  bool save_last_or_close(const Position& position, const Deadline& deadline, bool wanted);
-  void finish_or_throw(const Position& position, const Deadline& deadline, bool hurry);
+  /// Whether a copy has been under way for so many seconds.
+  bool copies_since(double seconds) const {
+    return copying_ && copying_watch_.elapsed() >= seconds;
+  }
+  /// The save under way has failed.
+  void give_up_save(const std::string& why);
   /// `why`: empty is that of the copy or of the slots.
   void report_skipped(const Position& position, std::string why = {});
+  Snapshotter& state() { return state_; }
+
+ private:
+  io::CheckpointMetadata metadata(const Position& position) const;
+  std::uint64_t failed() const { return writer_.failed() + given_up_; }
+  bool start(const Position& position);
+  bool save_last(const Position& position, const Deadline& deadline);
+  bool save_last_or_close(const Position& position, const Deadline& deadline);
+  void finish_or_throw(const Position& position, const Deadline& deadline, bool hurry);
   void report_events(const std::vector<io::SaveEvent>& events);
   void tell(const std::string& line) {
     report_({.kind = io::SaveEvent::Kind::note, .text = line}, 0);
@@ -126,13 +132,10 @@ class CheckpointManager {
   config::CheckpointEvery every_;
   std::uint64_t epoch_samples_;
   Report report_;
-  const SharedSaves shared_;
   std::uint64_t given_up_ = 0;
-  bool said_ = false;  // rank_0_says(), since finish() began
   Stopwatch copying_watch_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::optional<std::uint64_t> last_step_;  // whose copy was started last
-  std::uint64_t wanted_ = 0;                // the step that wants() said yes for last
   bool skipping_ = false;
   std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;

@@ -1,9 +1,8 @@
-#include "train/checkpoint/checkpoint_manager.hpp"
-
 #include <limits>
 #include <thread>
 
 #include "support/catch.hpp"
+#include "train/checkpoint/sharded_checkpoints.hpp"
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
@@ -43,11 +42,11 @@ struct SavingRank {
             io::CheckpointWriter(process, directory, io::State(7).layout, {.run_id = "test"}), copy,
             io::State(7).metadata, {.steps = 10}, 1000,
             [this](const io::SaveEvent& event, double) { events.push_back(event); },
-            {[this, first, heard](bool mine) {
-               said.push_back(mine);
-               return first ? mine : heard;
-             },
-             0.2}) {}
+            [this, first, heard](bool mine) {
+              said.push_back(mine);
+              return first ? mine : heard;
+            },
+            0.2) {}
   // Of the kind, and waited for.
   bool told(io::SaveEvent::Kind kind, std::uint64_t step) {
     for (int i = 0; i < 400; ++i, std::this_thread::sleep_for(5ms)) {
@@ -63,7 +62,7 @@ struct SavingRank {
   Shared copy;
   std::vector<io::SaveEvent> events;
   std::vector<bool> said;
-  CheckpointManager checkpoints;
+  ShardedCheckpointManager checkpoints;
 };
 
 }  // namespace

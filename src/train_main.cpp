@@ -20,6 +20,7 @@
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "ringtrain/train/run.hpp"
 
@@ -105,6 +106,7 @@ void explain_exit(int code, void* session) {
 
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
+  io::expect_kind_of_data(command.options.data);  // before a line of threads or devices
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const host::ThreadPlan threads =

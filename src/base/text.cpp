@@ -186,11 +186,15 @@ std::size_t edits(std::string_view from, std::string_view to) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t shortest_abbreviation = 3, most_compared = 64;
   const auto distance = [&](const std::string& candidate) {
-    return candidate.starts_with(word) ? 0 : edits(word.substr(0, 64), candidate);
+    const bool abbreviated = word.size() >= shortest_abbreviation && candidate.starts_with(word);
+    return abbreviated ? 0 : edits(word.substr(0, most_compared), candidate);
   };
-  return *std::ranges::min_element(candidates, {}, distance);
+  const auto nearest = std::ranges::min_element(candidates, {}, distance);
+  if (nearest == candidates.end() || distance(*nearest) > (word.size() + 2) / 3) return "";
+  return "; did you mean " + *nearest + "?";
 }
 
 namespace {

@@ -102,7 +102,7 @@ class Reader {
   const OptionEntry& entry_of(const std::string& key, int line) const {
     const OptionEntry* entry = find_option(table_, key);
     if (entry == nullptr || !entry->in_files)
-      fail(line, key, "unknown; " + nearest_option(key, table_, ""));
+      fail(line, key, "unknown; " + option_hint(key, table_, ""));
     return *entry;
   }
 

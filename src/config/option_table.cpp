@@ -102,7 +102,8 @@ void add_run_and_device(Table& t, Options& o) {
   t.group("run");
   t.add(o.epochs, {"epochs", "E", "passes over the data, resumed ones too", "recipe"},
         whole(1, million));
-  t.add(o.steps, {"steps", "N", "instead of --epochs: steps, likewise", "none"},
+  t.add(o.steps,
+        {"steps", "N", "instead of --epochs: steps, over which the learning rate falls", "none"},
         long_whole(1, 1'000'000'000'000));
   t.add(o.batch, {"batch", "N", "images a rank and step", "recipe"}, whole(1, million));
   t.add(o.global_batch,
@@ -310,12 +311,12 @@ const OptionEntry* find_option(const std::vector<OptionEntry>& table, const std:
   return found == table.end() ? nullptr : &*found;
 }
 
-std::string nearest_option(std::string_view name, const std::vector<OptionEntry>& table,
-                           std::string_view prefix) {
+std::string option_hint(std::string_view name, const std::vector<OptionEntry>& table,
+                        std::string_view prefix) {
   std::vector<std::string> names;
   for (const OptionEntry& entry : table)
     if (entry.in_files || !prefix.empty()) names.push_back(std::string(prefix) + entry.name);
-  return fmt::format("the nearest name is {}; train --help lists all", nearest(name, names));
+  return "train --help lists all" + did_you_mean(name, names);
 }
 
 Error usage_error(std::string_view what, std::string_view reason) {

@@ -45,8 +45,8 @@ std::vector<OptionEntry> option_table(Request& request);
 /// Null where there is none of that name.
 const OptionEntry* find_option(const std::vector<OptionEntry>& table, const std::string& name);
 /// What to try instead of `name`, for a message. `prefix`: "--", or "" in a configuration file.
-std::string nearest_option(std::string_view name, const std::vector<OptionEntry>& table,
-                           std::string_view prefix);
+std::string option_hint(std::string_view name, const std::vector<OptionEntry>& table,
+                        std::string_view prefix);
 /// Of a wrong command or file; both texts as brief() makes them.
 Error usage_error(std::string_view what, std::string_view reason);
 

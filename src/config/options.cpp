@@ -121,7 +121,7 @@ void Parser::check_extras() const {
       std::ranges::find_if(extras, [](const auto& text) { return text.starts_with('-'); });
   if (option != extras.end()) {
     const std::string name = option->substr(0, option->find('='));
-    throw usage_error("unknown option " + name, nearest_option(name, table_, "--"));
+    throw usage_error("unknown option " + name, option_hint(name, table_, "--"));
   }
   if (!extras.empty())
     throw usage_error(fmt::format("unexpected argument '{}'", extras.front()),

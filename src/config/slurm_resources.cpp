@@ -105,8 +105,8 @@ const Key& find(const std::string& name) {
   if (found != keys().end()) return *found;
   std::vector<std::string> names;
   for (const Key& one : keys()) names.push_back(one.name);
-  throw BadValue(fmt::format("has no key '{}'; the nearest of {} is {}", name, joined(names, ", "),
-                             nearest(name, names)));
+  throw BadValue(fmt::format("has no key '{}' (there are {}){}", name, joined(names, ", "),
+                             did_you_mean(name, names)));
 }
 
 }  // namespace

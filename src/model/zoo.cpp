@@ -1,7 +1,5 @@
 #include "ringtrain/model/zoo.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <variant>
 
@@ -32,8 +30,7 @@ std::string_view model_text(const std::string& name) {
   const auto* found = std::ranges::find(files, name, &ZooFile::name);
   if (found != std::end(files)) return found->text;
   throw Error(Exit::usage, "--model " + name,
-              fmt::format("no such model; did you mean {}? `train --model list` shows all",
-                          nearest(name, model_names())));
+              "no such model; `train --model list` shows all" + did_you_mean(name, model_names()));
 }
 
 Model make_model(const std::string& name, std::optional<int> classes) {

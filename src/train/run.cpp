@@ -75,7 +75,7 @@ config::Options with_device(const Setup& setup) {
   config::Options chosen = setup.options;
   const DeviceChoice device = choose_device(chosen.device, chosen.precision, setup.session);
   if (device.gpu) choose_gpu_defaults(chosen, setup.session.hosts());
-  if (!device.why_not.empty()) setup.note("training on CPUs: " + device.why_not);
+  if (!device.note.empty()) setup.note(device.note);
   return chosen;
 }
 

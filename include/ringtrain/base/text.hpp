@@ -49,9 +49,9 @@ std::string printable(std::string_view text);
 std::optional<std::pair<std::string, std::string>> composed_otherwise(std::string_view a,
                                                                       std::string_view b);
 
-/// The candidate with the fewest edits from `word` (Levenshtein's distance); one that `word`
-/// abbreviates comes first. There is at least one candidate.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+/// "; did you mean NAME?" with the candidate that `word` abbreviates, else the one with the fewest
+/// edits from it (Levenshtein's distance). Empty where that is more than a third of the word.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 inline constexpr double mega = 1e6, giga = 1e9;
 

@@ -18,9 +18,12 @@ const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10",
 }
 
 [[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
-  reject(spec, fmt::format("there is no such kind of data; did you mean '{}'? Known are synthetic, "
-                           "shapes, cifar10:DIR, images:DIR, tfrecord:DIR and records:DIR",
-                           nearest(kind, kinds)));
+  const bool is_path = kind.find('/') != kind.npos;
+  reject(spec,
+         fmt::format("there is no such kind of data; known are synthetic, shapes, cifar10:DIR, "
+                     "images:DIR, tfrecord:DIR and records:DIR{}",
+                     is_path ? fmt::format("; did you mean images:{}?", printable(spec))
+                             : did_you_mean(kind, kinds)));
 }
 
 struct Parts {
@@ -43,8 +46,7 @@ Image Dataset::read(std::uint64_t sample) const {
   return {view.extent, {view.pixels.begin(), view.pixels.end()}};
 }
 
-std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
-                                      const DatasetOptions& options) {
+void expect_kind_of_data(std::string_view spec) {
   const auto [kind, directory, has_directory] = parts_of(spec);
   if (std::ranges::find(kinds, kind) == kinds.end()) reject_kind(spec, kind);
 
@@ -52,7 +54,12 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
   if (generated && has_directory) reject(spec, fmt::format("'{}' takes no directory", kind));
   if (!generated && directory.empty())
     reject(spec, fmt::format("name the directory: {}:DIR", kind));
+}
 
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const DatasetOptions& options) {
+  expect_kind_of_data(spec);
+  const auto [kind, directory, has_directory] = parts_of(spec);
   if (kind == "synthetic") return open_synthetic(split, options);
   if (kind == "shapes") return open_shapes(split);
   if (kind == "cifar10") return open_cifar10(directory, split, options.progress);

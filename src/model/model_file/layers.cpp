@@ -32,8 +32,8 @@ std::map<std::string, std::string> filled_in(const Line& line,
     if (text[0] != '$') continue;
     const auto found = values.find(text.substr(1));
     if (found == values.end())
-      throw usage(option + "=" + text, fmt::format("no such parameter here; the nearest is ${}",
-                                                   nearest(text.substr(1), keys(values))));
+      throw usage(option + "=" + text,
+                  "no such parameter here" + did_you_mean(text.substr(1), keys(values)));
     text = found->second;
   }
   return options;
@@ -138,8 +138,7 @@ std::vector<compute::TensorId> Layers::inputs_of(const Line& line, const Scope& 
 compute::TensorId Layers::find(const std::string& name, const Scope& scope) const {
   const auto found = scope.results.find(name);
   if (found != scope.results.end()) return found->second;
-  throw usage(name, fmt::format("no line above has this name; the nearest is {}",
-                                nearest(name, keys(scope.results))));
+  throw usage(name, "no line above has this name" + did_you_mean(name, keys(scope.results)));
 }
 
 std::string Layers::claim(const Line& line, const std::string& name, const Scope& scope) {
@@ -156,7 +155,7 @@ std::string Layers::claim(const Line& line, const std::string& name, const Scope
 std::string Layers::unknown(const std::string& word) const {
   std::vector<std::string> words = operation_words();
   for (const std::string& block : keys(blocks_)) words.push_back(block);
-  return "no such operation, nor block above; the nearest is " + nearest(word, words);
+  return "no such operation, nor block above" + did_you_mean(word, words);
 }
 
 void Layers::check_size(compute::TensorId result) const {

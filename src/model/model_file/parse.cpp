@@ -122,9 +122,9 @@ double number_or_quotient(const std::string& text, double low, double high) {
 void Values::expect_only(const std::vector<std::string>& names) const {
   for (const auto& [option, text] : texts_) {
     if (std::ranges::find(names, option) != names.end()) continue;
-    const std::string why = names.empty() ? word_ + " takes no options"
-                                          : fmt::format("{} has no such option; the nearest is {}",
-                                                        word_, nearest(option, names));
+    const std::string why = names.empty()
+                                ? word_ + " takes no options"
+                                : word_ + " has no such option" + did_you_mean(option, names);
     throw Error(Exit::usage, brief(option + "=" + text), why);
   }
 }

@@ -141,6 +141,13 @@ GpuJudgement judge_gpus(const compute::InstalledGpus& installed, const compute::
   return {Answer::usable, ""};
 }
 
+std::string idle_gpus_note(int gpus, int ranks) {
+  if (ranks > 1 || gpus < 2) return "";
+  return fmt::format(
+      "training on one of the {0} GPUs here, as a rank has one: mpirun -np {0} train ... has all",
+      gpus);
+}
+
 DeviceChoice choose_device(config::Device device, config::Precision precision,
                            const allreduce::MpiSession& session) {
   if (device == config::Device::cpu) return {};
@@ -162,7 +169,7 @@ DeviceChoice choose_device(config::Device device, config::Precision precision,
                         ", while other ranks have a GPU; start all ranks on machines with "
                         "GPUs, or train on CPUs: --device cpu");
   allreduce::require_success(failure, session);
-  return {any, mine.text};
+  return {any, any ? idle_gpus_note(here.count, session.size()) : "training on CPUs: " + mine.text};
 }
 
 }  // namespace ringtrain::train

@@ -20,11 +20,14 @@ struct GpuJudgement {
 GpuJudgement judge_gpus(const compute::InstalledGpus& installed, const compute::GpusHere& here,
                         config::Precision precision = config::Precision::automatic);
 
-/// Whether to train on GPUs, and if not, why --device auto takes CPUs.
+/// Whether to train on GPUs, with a line for the user: why --device auto takes CPUs, or which GPUs
+/// stay idle. The line may be empty.
 struct DeviceChoice {
   bool gpu = false;
-  std::string why_not;
+  std::string note = {};
 };
+/// What a user is told who started one rank where it sees several GPUs; else empty.
+std::string idle_gpus_note(int gpus, int ranks);
 /// Ends the job (Exit::usage) where a GPU is there that cannot be used, or not in this precision,
 /// where only some ranks have one, and where --device cuda finds none. Collective: all ranks come
 /// to the same choice.

@@ -170,7 +170,10 @@ CheckResult check_checkpoints(std::span<const HostFacts> ranks) {
   if (first.checkpoint_dir.empty()) return {"checkpoints", "none are written", {}};
   const double room = double(first.checkpoint_room), each = double(first.checkpoint);
   CheckResult e{"checkpoints",
-                fmt::format("{}: {:.1f} GB free, {:.3f} GB each", first.checkpoint_dir, room / giga,
+                fmt::format("{}: {}, {:.3f} GB each", first.checkpoint_dir,
+                            first.checkpoint_room == unknown_room
+                                ? "free room unknown"
+                                : fmt::format("{:.1f} GB free", room / giga),
                             each / giga),
                 {}};
   const int more = std::max(1, first.keep + 1 - first.checkpoints_there);

@@ -67,6 +67,7 @@ double stolen_share() {
 }
 
 /// Bytes that a user may still write below `path`, or below the nearest folder that is there.
+/// File systems without blocks, as /proc and some of memory, name no limit.
 std::uint64_t room_in(fs::path path) {
   struct statvfs disk {};
   std::error_code ignored;
@@ -76,6 +77,7 @@ std::uint64_t room_in(fs::path path) {
       return 0;
     else
       path = path.parent_path();
+  if (disk.f_blocks == 0) return unknown_room;
   return std::uint64_t{disk.f_bavail} * disk.f_frsize;
 }
 

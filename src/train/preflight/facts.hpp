@@ -11,6 +11,9 @@
 
 namespace ringtrain::train {
 
+/// Where a file system does not say how much room it has.
+inline constexpr auto unknown_room = ~std::uint64_t{0};
+
 /// What one rank finds before training, of itself and of its host. Sizes are in bytes; where
 /// nothing is said, 0 and empty mean that it is not known.
 struct HostFacts {
@@ -46,8 +49,8 @@ struct HostFacts {
 
   std::string data;  ///< Dataset::description()
   std::vector<std::string> unreadable;
-  std::string checkpoint_dir;  ///< rank 0's; what follows, too
-  std::uint64_t checkpoint = 0, checkpoint_room = 0;
+  std::string checkpoint_dir;                         ///< rank 0's; what follows, too
+  std::uint64_t checkpoint = 0, checkpoint_room = 0;  ///< bytes; the room may be unknown_room
   int checkpoints_there = 0, keep = 0;
 
   std::string failure;   ///< why this rank cannot make a plan of the run

@@ -182,7 +182,7 @@ TEST_CASE("options: a Slurm script needs no other rank, and says how its run is 
                                Contains("\nset -- --model mlp --restarts 3 \"$@\"\n"));
   CHECK_THAT(parse_line("--emit-sbatch --model mlp").text, Contains("#SBATCH --nodes=1\n"));
   CHECK_THAT(refusal("--emit-sbatch nodes=0"), Contains("--emit-sbatch nodes=0: nodes must be"));
-  CHECK_THAT(refusal("--emit-sbatch nodes=2 --modl mlp"), Contains("nearest name is --model"));
+  CHECK_THAT(refusal("--emit-sbatch nodes=2 --modl mlp"), Contains("did you mean --model?"));
 }
 
 TEST_CASE("options: the last of several values counts, so that a script can be overridden") {
@@ -254,10 +254,10 @@ TEST_CASE("options: packing needs a source and a target, and no other rank") {
 
 TEST_CASE("options: an unknown name is refused with the nearest one") {
   CHECK_THAT(refusal("--epcohs 90"), Contains("--epcohs") && Contains("--epochs"));
-  CHECK_THAT(refusal("--final 3s"), Contains("nearest name is --final-save-timeout"));
+  CHECK_THAT(refusal("--final 3s"), Contains("did you mean --final-save-timeout?"));
   CHECK_THAT(refusal("--weigth-decay=1e-4"),
              Contains("--weigth-decay:") && Contains("--weight-decay"));
-  CHECK_THAT(refusal("--shared-optimizer"), Contains("nearest name is --shard-optimizer"));
+  CHECK_THAT(refusal("--shared-optimizer"), Contains("did you mean --shard-optimizer?"));
   CHECK_THAT(refusal("resnet50"), Contains("unexpected argument 'resnet50'"));
 }
 
@@ -438,7 +438,7 @@ TEST_CASE("options: a model file takes the place of a model of the zoo, also in 
 
 TEST_CASE("options: a configuration file is refused as strictly as the command line") {
   const auto [text, message] = GENERATE(table<const char*, const char*>(
-      {{"epochs = 90\nlrr = 1\n", "key 'lrr': unknown; the nearest name is lr"},
+      {{"epochs = 90\nlrr = 1\n", "key 'lrr': unknown; train --help lists all; did you mean lr?"},
        {"help = true\n", "key 'help': unknown"},
        {"[run]\nepochs = 3\n", "section [run]"},
        {"quiet = perhaps\n", "key 'quiet': must be true or false"},

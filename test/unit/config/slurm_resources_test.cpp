@@ -121,7 +121,7 @@ TEST_CASE("batch job: the run's words reach the shell as they are, --emit-sbatch
 }
 
 TEST_CASE("batch job: a wrong wish is told with what it must be") {
-  CHECK_THAT(reason("nods=4"), Contains("no key 'nods'") && Contains("is nodes"));
+  CHECK_THAT(reason("nods=4"), Contains("no key 'nods'") && Contains("did you mean nodes?"));
   CHECK_THAT(reason("4"), Contains("KEY=VALUE") && Contains("'4'"));
   CHECK_THAT(reason(""), Contains("KEY=VALUE"));
   CHECK_THAT(reason("nodes=4,"), Contains("KEY=VALUE"));

@@ -127,7 +127,7 @@ class Launching(Playing):
     def test_a_wrong_option_ends_the_job_in_trains_words(self):
         self.emit()
         self.start("--modl", "mlp")
-        self.assertIn("nearest name is --model", self.end(64))
+        self.assertIn("did you mean --model?", self.end(64))
         self.assertFalse(os.path.exists("called"))
 
     def test_another_launcher_is_refused(self):

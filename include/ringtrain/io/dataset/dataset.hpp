@@ -68,6 +68,10 @@ struct DatasetOptions {
   WorkProgress* progress = nullptr;  ///< hears which path is listed or read; null: nobody
 };
 
+/// Throws Error(Exit::usage) where `spec`, as open_dataset() takes it, names no kind of data, or
+/// not the directory of one. Reads no file.
+void expect_kind_of_data(std::string_view spec);
+
 /// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR`, `tfrecord:DIR` or `records:DIR`.
 /// Throws Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data
 /// that cannot be trained on. Reads no file of another split, but for the class names. Null for the

@@ -261,3 +261,9 @@ TEST_CASE("device: a variable that names GPUs that are not there is told") {
 
   CHECK_THAT(judge_gpus(an_h100(), blind(13000)).text, Contains("CUDA_VISIBLE_DEVICES is '7'"));
 }
+
+TEST_CASE("device choice: one rank that sees several GPUs is told how to train on all") {
+  CHECK_THAT(idle_gpus_note(2, 1), Contains("one of the 2 GPUs") && Contains("mpirun -np 2"));
+  CHECK(idle_gpus_note(1, 1).empty());
+  CHECK(idle_gpus_note(2, 2).empty());
+}

@@ -308,6 +308,9 @@ TEST_CASE("doctor: room for the checkpoints that stay and one more") {
   f.checkpoints_there = 9;
   f.checkpoint_room = 99;
   CHECK_THAT(finding({f}).what, Contains("room for 0 more checkpoints, --keep 3 needs 1"));
+
+  f.checkpoint_room = unknown_room;
+  CHECK(findings({f}).empty());
 }
 
 TEST_CASE("doctor: slow clocks and stolen time are noted") {

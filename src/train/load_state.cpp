@@ -48,27 +48,27 @@ bool is_of_samples(std::string_view change) {
 
 /// What load_state() was given.
 struct Loading {
-  const RunPlan& plan;
+  const RunContext& run;
   TrainingEngine& engine;
-  const allreduce::MpiSession& session;
-  monitor::Progress& progress;
-  metrics::Reporter& output;
   io::CheckpointWriter& writer;
   const std::string& config;
   const std::string& plans;
 
-  const config::Options& options() const { return plan.options; }
+  const config::Options& options() const { return run.options(); }
+  StateToLoad target() const {
+    return {engine.state(), engine.communicator(), run.session, &run.progress};
+  }
 };
 
 // Shares and gradient format were settled by the checkpoint that was the newest then.
 void require_settled_as(const io::CheckpointMetadata& saved, const Loading& l) {
-  const bool other_shares = settles_otherwise(saved.plans, l.plan);
+  const bool other_shares = settles_otherwise(saved.plans, l.run.plan);
   const GradientFormat format{l.options().gradient_dtype, l.options().compress};
   const bool other_format = l.options().tune.mode == config::Tune::Mode::all &&
-                            l.session.hosts() > 1 &&
+                            l.run.session.hosts() > 1 &&
                             format_in(saved.config).value_or(format) != format;
   if (l.options().eval_only || (!other_shares && !other_format)) return;
-  l.session.fail_together(
+  l.run.session.fail_together(
       "resume: the newest checkpoint is another one than when this job started, with other shares "
       "or another gradient format; start the job again",
       Exit::locked);
@@ -78,33 +78,31 @@ void require_settled_as(const io::CheckpointMetadata& saved, const Loading& l) {
 void note_changes(const Resumed& resumed, const Loading& l) {
   const io::CheckpointMetadata& saved = resumed.metadata;
   for (const std::string& change : changes(saved.config, l.config))
-    l.output.note("changed since that checkpoint: " + change +
-                  (is_of_samples(change) ? "; samples come in another order from here on: in this "
-                                           "epoch some come twice, others not at all"
-                                         : ""));
-  if (saved.global_batch != std::uint64_t(l.plan.global_batch))
-    l.output.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
-                              saved.global_batch, l.plan.global_batch));
-  if (!same_plans(saved.plans, l.plans, l.plan))
-    l.output.note(
-        fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
-                    brief(saved.plans), l.plans));
+    l.run.note("changed since that checkpoint: " + change +
+               (is_of_samples(change) ? "; samples come in another order from here on: in this "
+                                        "epoch some come twice, others not at all"
+                                      : ""));
+  if (saved.global_batch != std::uint64_t(l.run.plan.global_batch))
+    l.run.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
+                           saved.global_batch, l.run.plan.global_batch));
+  if (!same_plans(saved.plans, l.plans, l.run.plan))
+    l.run.note(fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
+                           brief(saved.plans), l.plans));
   if (!resumed.kept_dropped.empty())
-    l.output.note("what --compress had left out of the sums begins anew, as " +
-                  resumed.kept_dropped + ": bits differ from a training that was not interrupted");
-  if (saved.world_size != std::uint64_t(l.session.size()))
-    l.output.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
-                              metrics::ranks_text(static_cast<int>(saved.world_size)),
-                              l.session.size()));
+    l.run.note("what --compress had left out of the sums begins anew, as " + resumed.kept_dropped +
+               ": bits differ from a training that was not interrupted");
+  if (saved.world_size != std::uint64_t(l.run.session.size()))
+    l.run.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
+                           metrics::ranks_text(static_cast<int>(saved.world_size)),
+                           l.run.session.size()));
 }
 
 std::optional<StartingState> from_checkpoint(const Loading& l) {
   const config::Options& o = l.options();
-  const auto say = [&](const std::string& line) { l.output.note(line); };
+  const auto say = [&](const std::string& line) { l.run.note(line); };
   const auto resumed =
       resume(o.resume, o.eval_only ? Wanted::evaluated : Wanted::everything, o.checkpoint_dir,
-             l.plan.model.graph.structure_hash(), l.engine.state(), l.engine.communicator(),
-             l.session, say, &l.progress);
+             l.run.plan.model.graph.structure_hash(), l.target(), say);
   if (!resumed) return std::nullopt;
   require_settled_as(resumed->metadata, l);
   const bool newest = o.resume.from == config::Resume::From::newest;
@@ -117,9 +115,9 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
                       .unreadable = resumed->metadata.unreadable};
   const std::string kept = newest ? resumed->file : name_in(o.checkpoint_dir, o.resume.file);
   if (!l.writer.idle() && !kept.empty()) l.writer.protect(kept);
-  if (newest) l.progress.saved(start.position.step);
-  l.output.note(fmt::format("resumed from {} at step {}", resumed->file, start.position.step));
-  if (!o.init_from.empty()) l.output.note("--init-from is for the start of training: not used");
+  if (newest) l.run.progress.saved(start.position.step);
+  l.run.note(fmt::format("resumed from {} at step {}", resumed->file, start.position.step));
+  if (!o.init_from.empty()) l.run.note("--init-from is for the start of training: not used");
   if (!o.eval_only) note_changes(*resumed, l);  // an evaluation does not care
   return start;
 }
@@ -130,15 +128,15 @@ void take_lineage(const StartingState& start, const Loading& l) {
   const std::string lineage = start.lineage ? *start.lineage : new_lineage();
   io::require_own_folder(l.options().checkpoint_dir, lineage,
                          start.lineage ? std::optional(start.position.step) : std::nullopt,
-                         &l.progress);
+                         &l.run.progress);
   l.writer.set_lineage(lineage);
 }
 
 // For the line that tells of a fault. Only rank 0 hears what is saved from here on.
 void tell_context(const StartingState& start, const Loading& l) {
-  FaultContext& context = l.session.fault_context();
+  FaultContext& context = l.run.session.fault_context();
   context.at_step(start.position.step);
-  if (l.session.rank() > 0 && !l.options().checkpoint_dir.empty()) return;
+  if (l.run.session.rank() > 0 && !l.options().checkpoint_dir.empty()) return;
   std::error_code failure;
   context.resume_from(start.resumed_from.empty()
                           ? ""
@@ -147,19 +145,17 @@ void tell_context(const StartingState& start, const Loading& l) {
 
 }  // namespace
 
-StartingState load_state(const RunPlan& plan, TrainingEngine& engine,
-                         const allreduce::MpiSession& session, monitor::Progress& progress,
-                         metrics::Reporter& output, io::CheckpointWriter& writer,
-                         const std::string& config, const std::string& plans) {
-  const Loading l{plan, engine, session, progress, output, writer, config, plans};
+StartingState load_state(const RunContext& run, TrainingEngine& engine,
+                         io::CheckpointWriter& writer, const std::string& config,
+                         const std::string& plans) {
+  const Loading l{run, engine, writer, config, plans};
   const auto resumed = from_checkpoint(l);
   StartingState start = resumed.value_or(StartingState{});
   tell_context(start, l);
   take_lineage(start, l);
-  if (resumed || plan.options.init_from.empty()) return start;
-  const Heads heads = plan.options.eval_only ? Heads::must_fit : Heads::may_differ;
-  output.note(init_from(plan.options.init_from, heads, plan.model.graph, engine.state(),
-                        engine.communicator(), session, &progress));
+  if (resumed || l.options().init_from.empty()) return start;
+  const Heads heads = l.options().eval_only ? Heads::must_fit : Heads::may_differ;
+  run.note(init_from(l.options().init_from, heads, run.plan.model.graph, l.target()));
   start.loaded = true;
   return start;
 }

@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
-#include "ringtrain/metrics/reporter/reporter.hpp"
 #include "train/checkpoint/resume.hpp"
 #include "train/engine/engine.hpp"
-#include "train/plan/run_plan.hpp"
+#include "train/plan/run_context.hpp"
 
 namespace ringtrain::train {
 
@@ -27,9 +26,8 @@ struct StartingState {
 /// (65), or another checkpoint has settled other shares meanwhile (73). Takes the lineage of what
 /// was resumed for `writer`, or draws one. `config` and `plans`: as this run's checkpoints say
 /// them. Collective.
-StartingState load_state(const RunPlan& plan, TrainingEngine& engine,
-                         const allreduce::MpiSession& session, monitor::Progress& progress,
-                         metrics::Reporter& output, io::CheckpointWriter& writer,
-                         const std::string& config, const std::string& plans);
+StartingState load_state(const RunContext& run, TrainingEngine& engine,
+                         io::CheckpointWriter& writer, const std::string& config,
+                         const std::string& plans);
 
 }  // namespace ringtrain::train

@@ -209,7 +209,8 @@ PartResult train_part(const TrainingPart& part, RunPlan& plan, const Setup& setu
   const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
   const std::unique_ptr<metrics::Reporter> silent = metrics::make_silent_reporter();
   io::WriterProcess none;
-  TrainingRun training(plan, *engine, setup.session, watchdog, *silent, since_start, part.steps);
+  TrainingRun training({plan, setup.session, setup.progress, *silent}, *engine, watchdog,
+                       since_start, part.steps);
   training.run(part.saves ? writer : none);
   setup.progress.enter(metrics::Phase::init);
   return training.end();
@@ -259,7 +260,7 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
   const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
   for (const std::string& line : engine->notes()) setup.note(line);
   watchdog.watch_gpu(engine->gpu_bus_id());
-  TrainingRun training(plan, *engine, session, watchdog, *output, since_start);
+  TrainingRun training({plan, session, progress, *output}, *engine, watchdog, since_start);
   if (setup.doctor) return training.dry_run(writer);
   const int code = run_recorded(training, writer, timeline.get(), setup);
   training.require_efficiency();

@@ -18,6 +18,9 @@
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "train/checkpoint/sharded_checkpoints.hpp"
 #include "train/hooks/hooks.hpp"
+#include "train/hooks/speed_hook.hpp"
+#include "train/loop/evaluator.hpp"
+#include "train/loop/trainer.hpp"
 #include "train/loop/unreadable_samples.hpp"
 #include "train/performance/baseline_run.hpp"
 #include "train/performance/batch_shares.hpp"
@@ -46,28 +49,22 @@ double guessed_save_s(const io::StateLayout& layout, const config::Options& opti
 
 }  // namespace
 
-TrainingRun::TrainingRun(const RunPlan& plan, TrainingEngine& engine,
-                         const allreduce::MpiSession& session, monitor::Watchdog& watchdog,
-                         metrics::Reporter& output, const Stopwatch& since_start,
-                         std::uint64_t most_steps)
-    : session_(session),
+TrainingRun::TrainingRun(const RunContext& run, TrainingEngine& engine, monitor::Watchdog& watchdog,
+                         const Stopwatch& since_start, std::uint64_t most_steps)
+    : run_(run),
       watchdog_(watchdog),
-      progress_(watchdog.progress()),
-      output_(output),
-      plan_(plan),
       engine_(engine),
       most_steps_(most_steps),
-      config_(config::canonical_config(plan.options, training_data(plan))),
-      plans_(with_shares(engine.plans(), plan)),
-      control_(plan.options.max_time_s, since_start),
-      efficiency_(plan, engine, session, output) {}
+      config_(config::canonical_config(run.options(), training_data(run.plan))),
+      plans_(with_shares(engine.plans(), run.plan)),
+      control_(run.options().max_time_s, since_start),
+      efficiency_(run.plan, engine, run.session, run.output) {}
 
 void TrainingRun::prepare(io::WriterProcess& writer) {
-  progress_.enter(metrics::Phase::resume, options().checkpoint_dir);
-  progress_.forget_steps();
+  run_.progress.enter(metrics::Phase::resume, options().checkpoint_dir);
+  run_.progress.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
-  start_ =
-      load_state(plan_, engine_, session_, progress_, output_, checkpoint_writer_, config_, plans_);
+  start_ = load_state(run_, engine_, checkpoint_writer_, config_, plans_);
   std::error_code failure;
   const auto file =
       std::filesystem::path(options().checkpoint_dir) / start_.resumed_from.filename();
@@ -76,7 +73,7 @@ void TrainingRun::prepare(io::WriterProcess& writer) {
       std::filesystem::equivalent(file, start_.resumed_from, failure))
     newest_ = file.filename().string();
   if (options().eval_only && !start_.loaded)
-    session_.fail_together(
+    run_.session.fail_together(
         "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
         "--init-from FILE or --checkpoint-dir",
         Exit::usage);
@@ -86,10 +83,10 @@ void TrainingRun::prepare(io::WriterProcess& writer) {
 void TrainingRun::open_checkpoints(io::WriterProcess& writer) {
   if (options().checkpoint_dir.empty()) return;
   io::WriterOptions writer_options;
-  writer_options.run_id = run_id(session_.host());
+  writer_options.run_id = run_id(run_.session.host());
   writer_options.keep = options().keep;
   writer_options.last_save_timeout_s = options().final_save_timeout_s;
-  writer_options.tell = [this](const std::string& text) { output_.note(text); };
+  writer_options.tell = [this](const std::string& text) { run_.note(text); };
   checkpoint_writer_ = io::CheckpointWriter(writer, options().checkpoint_dir,
                                             engine_.state().layout(), writer_options);
 }
@@ -98,15 +95,15 @@ int TrainingRun::dry_run(io::WriterProcess& writer) {
   prepare(writer);
   test_allreduce();
   engine_.close();
-  output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
-  progress_.enter(metrics::Phase::exit);
+  run_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
+  run_.progress.enter(metrics::Phase::exit);
   return 0;
 }
 
 // A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
 // it waits for its end, also on GPUs.
 void TrainingRun::test_allreduce() {
-  progress_.enter(metrics::Phase::communication);
+  run_.progress.enter(metrics::Phase::communication);
   allreduce::Communicator& ranks = engine_.communicator();
   const Buffer numbers = ranks.memory().allocate(64);
   try {
@@ -122,58 +119,59 @@ void TrainingRun::test_allreduce() {
 
 int TrainingRun::run(io::WriterProcess& writer) {
   prepare(writer);
-  hosts_ = session_.gather(session_.host());
-  output_.write(metrics::StartRecord{config_, program_hash(), session_.size(), hosts_,
-                                     static_cast<std::int64_t>(start_.position.step)});
-  progress_.enter(metrics::Phase::init);
+  hosts_ = run_.session.gather(run_.session.host());
+  run_.output.write(metrics::StartRecord{config_, program_hash(), run_.session.size(), hosts_,
+                                         static_cast<std::int64_t>(start_.position.step)});
+  run_.progress.enter(metrics::Phase::init);
   if (options().baseline) {
     compare_with_one_rank();
   } else if (!options().eval_only && most_steps_ == 0) {
-    progress_.enter(metrics::Phase::open, cache_folder());
+    run_.progress.enter(metrics::Phase::open, cache_folder());
     efficiency_.recall(start_.position);
   }
   const int code = options().eval_only ? evaluate_only() : train();
-  progress_.enter(metrics::Phase::ranks);
+  run_.progress.enter(metrics::Phase::ranks);
   engine_.close();
-  progress_.enter(metrics::Phase::exit);
+  run_.progress.enter(metrics::Phase::exit);
   if (const auto& failure = control_.failure()) {
     keep_timeline();
-    session_.fail_together(failure->what(), failure->code());
+    run_.session.fail_together(failure->what(), failure->code());
   }
   return code;
 }
 
 void TrainingRun::compare_with_one_rank() {
-  const auto measured = measure_baseline(plan_, engine_, session_, control_.signals());
+  const auto measured = measure_baseline(run_.plan, engine_, run_.session, control_.signals());
   if (!measured) return;  // the first step of training finds the same request
   const metrics::ScalingResult& result = *measured;
-  for (const std::string& line : metrics::speedup_lines(result, session_.size()))
-    output_.note(line);
-  output_.write(result);
+  for (const std::string& line : metrics::speedup_lines(result, run_.session.size()))
+    run_.note(line);
+  run_.output.write(result);
   efficiency_.keep(result);
   const bool enough =
       !options().require_efficiency || result.efficiency >= *options().require_efficiency;
   if (!enough)
-    session_.fail_together(fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}",
-                                       result.efficiency, *options().require_efficiency),
-                           Exit::inefficient);
+    run_.session.fail_together(
+        fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}", result.efficiency,
+                    *options().require_efficiency),
+        Exit::inefficient);
 }
 
 int TrainingRun::evaluate_only() {
-  log_.emplace(output_, plan_, start_.position, session_.rank());
-  LogHook logger({.plan = plan_, .session = session_, .progress = progress_, .log = *log_});
-  Evaluator evaluator({plan_, engine_, session_, progress_, control_}, {&control_, &logger});
+  log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank());
+  LogHook logger({.run = run_, .log = *log_});
+  Evaluator evaluator({run_, engine_, control_}, {&control_, &logger});
   evaluator.evaluate_at(start_.position);
   note_ending(start_.position);
   return control_.exit_code();
 }
 
 void TrainingRun::note_ending(const Position& position) {
-  if (control_.stopping() && !control_.failure()) output_.note(ending(control_.signal(), position));
+  if (control_.stopping() && !control_.failure()) run_.note(ending(control_.signal(), position));
 }
 
 bool TrainingRun::done(const Position& position) const {
-  return plan_.done(position) ||
+  return run_.plan.done(position) ||
          (most_steps_ > 0 && position.step >= start_.position.step + most_steps_);
 }
 
@@ -182,23 +180,23 @@ std::uint64_t TrainingRun::steps_left() const {
   const std::uint64_t first = start_.position.step;
   Position position = start_.position;
   if (!done(position)) {
-    std::uint64_t most = plan_.last_step(position) - first;
+    std::uint64_t most = run_.plan.last_step(position) - first;
     if (most_steps_ > 0) most = std::min(most, most_steps_);
     position.step += most;
-    position.samples += most * static_cast<std::uint64_t>(plan_.global_batch);
+    position.samples += most * static_cast<std::uint64_t>(run_.plan.global_batch);
   }
   for (; !done(position); ++position.step)
-    position.samples += static_cast<std::uint64_t>(plan_.global_batch);
+    position.samples += static_cast<std::uint64_t>(run_.plan.global_batch);
   return position.step - first;
 }
 
 io::LoaderOptions TrainingRun::loader_options() {
-  io::LoaderOptions loader = plan_.loader(io::Split::training);
+  io::LoaderOptions loader = run_.plan.loader(io::Split::training);
   loader.start = start_.position.samples;
   loader.most_batches = steps_left() * static_cast<std::uint64_t>(options().accumulate);
-  loader.on_retry = [this] { progress_.enter(metrics::Phase::data_wait); };
-  loader.report = session_.reporter();
-  if (metrics::Timeline* const timeline = progress_.timeline())
+  loader.on_retry = [this] { run_.progress.enter(metrics::Phase::data_wait); };
+  loader.report = run_.session.reporter();
+  if (metrics::Timeline* const timeline = run_.progress.timeline())
     loader.on_batch = [timeline](int thread, const TimeSpan& batch) {
       timeline->add(metrics::Phase::batch, batch, metrics::Row::loader, thread);
     };
@@ -206,9 +204,9 @@ io::LoaderOptions TrainingRun::loader_options() {
 }
 
 int TrainingRun::train() {
-  progress_.enter(metrics::Phase::plan);
-  progress_.forget_steps();
-  log_.emplace(output_, plan_, start_.position, session_.rank(), hosts_,
+  run_.progress.enter(metrics::Phase::plan);
+  run_.progress.forget_steps();
+  log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank(), hosts_,
                [this] { return watchdog_.accounts(); });
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
   const std::unique_ptr<CheckpointManager> made = make_checkpoints();
@@ -217,13 +215,13 @@ int TrainingRun::train() {
   // mpirun kills the ranks a second after their SIGTERM, and they end a second after mpirun. A step
   // may take longer.
   const auto at_stop =
-      session_.rank() == 0
+      run_.session.rank() == 0
           ? control_.signals().call_at_stop([&] { return checkpoints.save_if_killed(); })
           : nullptr;
-  io::Loader loader(*plan_.training, loader_options());
+  io::Loader loader(*run_.plan.training, loader_options());
   try {
     const int code = train_to_the_end(*stepper, loader, checkpoints);
-    progress_.enter(metrics::Phase::data_wait);  // for what a loader thread still reads
+    run_.progress.enter(metrics::Phase::data_wait);  // for what a loader thread still reads
     return code;
   } catch (const std::exception& failure) {
     // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
@@ -232,7 +230,7 @@ int TrainingRun::train() {
     const auto* const error = dynamic_cast<const Error*>(&failure);
     if (error != nullptr && (error->code() == Exit::data || error->code() == Exit::limit))
       keep_last_step(checkpoints);
-    session_.abort(failure);
+    run_.session.abort(failure);
   }
 }
 
@@ -247,37 +245,36 @@ void TrainingRun::keep_last_step(CheckpointManager& checkpoints) {
 int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
                                   CheckpointManager& checkpoints) {
   const Position start = start_.position;
-  NonFiniteGuard guard(plan_, engine_, session_, *log_, checkpoints, [this] { keep_timeline(); });
-  UnreadableSamples unreadable(
-      {*plan_.training, session_, progress_, *log_, loader, checkpoints, control_});
-  ReplicaCheck check(engine_.state(), session_, *options().check_every, start.step);
+  NonFiniteGuard guard(run_, engine_, *log_, checkpoints, [this] { keep_timeline(); });
+  UnreadableSamples unreadable({run_, *log_, loader, checkpoints, control_});
+  ReplicaCheck check(engine_.state(), run_.session, *options().check_every, start.step);
   ReplicaCheckHook replicas(check, checkpoints);
-  CheckpointHook saves(checkpoints, control_, progress_, options().final_save_timeout_s);
-  LogHook logger({plan_, session_, progress_, *log_, &watchdog_, &loader, &checkpoints});
-  progress_.enter(metrics::Phase::open, cache_folder());
-  SpeedHook speed({plan_, engine_, session_, progress_, output_, *log_, efficiency_}, hosts_,
-                  most_steps_ == 0);
-  progress_.enter(metrics::Phase::plan);
+  CheckpointHook saves(checkpoints, control_, run_.progress, options().final_save_timeout_s);
+  LogHook logger({run_, *log_, &watchdog_, &loader, &checkpoints});
+  run_.progress.enter(metrics::Phase::open, cache_folder());
+  SpeedHook speed(
+      {run_.plan, engine_, run_.session, run_.progress, run_.output, *log_, efficiency_}, hosts_,
+      most_steps_ == 0);
+  run_.progress.enter(metrics::Phase::plan);
   const std::vector<Hook*> hooks = {&guard,  &control_, &unreadable, &replicas,
                                     &logger, &saves,    &speed};
-  Evaluator evaluator(
-      {plan_, engine_, session_, progress_, control_, [&] { keep_last_step(checkpoints); }}, hooks);
+  Evaluator evaluator({run_, engine_, control_, [&] { keep_last_step(checkpoints); }}, hooks);
 
-  if (!plan_.evaluation)
-    output_.note(
+  if (!run_.plan.evaluation)
+    run_.note(
         "training without evaluation: the data has no directory val/, valid/, validation/ or "
         "test/, and no shards for evaluation");
-  const bool nothing_left = plan_.done(start);
-  if (nothing_left) output_.note("that is the end of training already: nothing to do");
+  const bool nothing_left = run_.plan.done(start);
+  if (nothing_left) run_.note("that is the end of training already: nothing to do");
   if (!nothing_left) unreadable.recall(start_.unreadable);
-  if (session_.size() > 1 && most_steps_ == 0 && !nothing_left) speed.measure_links(start);
+  if (run_.session.size() > 1 && most_steps_ == 0 && !nothing_left) speed.measure_links(start);
   // The run before may have ended amid this evaluation, or before it.
-  if (start.step > 0 && !nothing_left && !control_.stopping() && plan_.evaluation_due(start))
+  if (start.step > 0 && !nothing_left && !control_.stopping() && run_.plan.evaluation_due(start))
     evaluator.evaluate_at(start);
-  Trainer trainer({stepper, loader, engine_.communicator(), progress_, hooks,
+  Trainer trainer({stepper, loader, engine_.communicator(), run_.progress, hooks,
                    [this](const Position& p) { return done(p); },
                    [this] { return control_.stopping(); },
-                   [this](const Position& p) { return plan_.evaluation_due(p); },
+                   [this](const Position& p) { return run_.plan.evaluation_due(p); },
                    [&](const Position& p) { evaluator.evaluate_at(p); }});
   trainer.train();
   end_ = trainer.position();
@@ -286,19 +283,19 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
 }
 
 int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, SpeedHook& speed) {
-  progress_.enter(metrics::Phase::checkpoint);
+  run_.progress.enter(metrics::Phase::checkpoint);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(end_);
   if (!control_.stopping()) checkpoints.settle(Deadline(options().final_save_timeout_s));
-  if (plan_.evaluation && !control_.stopping() && evaluator.evaluated_step() != end_.step)
+  if (run_.plan.evaluation && !control_.stopping() && evaluator.evaluated_step() != end_.step)
     evaluator.evaluate_at(end_);
   note_ending(end_);
-  progress_.enter(metrics::Phase::checkpoint);
+  run_.progress.enter(metrics::Phase::checkpoint);
   const auto failure =
       checkpoints.finish(end_, Deadline(options().final_save_timeout_s), control_.stopping());
-  session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
-  progress_.enter(metrics::Phase::output);
-  log_->finish(end_, checkpoints.counts(), session_, speed.expected());
+  run_.session.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
+  run_.progress.enter(metrics::Phase::output);
+  log_->finish(end_, checkpoints.counts(), run_.session, speed.expected());
   speed.keep();
   if (failure) throw log_->with_last_good(*failure);
   return control_.exit_code();
@@ -308,20 +305,21 @@ int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, Sp
 io::CheckpointMetadata TrainingRun::metadata() const {
   io::CheckpointMetadata constant;
   constant.seed = options().seed;
-  constant.world_size = session_.size();
-  constant.global_batch = plan_.global_batch;
-  constant.model = plan_.model.name;
-  constant.model_hash = plan_.model.graph.structure_hash();
-  constant.network = plan_.network;
-  constant.class_names = io::class_names_text(plan_.training->class_names());
-  constant.input = input_text(plan_);
+  constant.world_size = run_.session.size();
+  constant.global_batch = run_.plan.global_batch;
+  constant.model = run_.plan.model.name;
+  constant.model_hash = run_.plan.model.graph.structure_hash();
+  constant.network = run_.plan.network;
+  constant.class_names = io::class_names_text(run_.plan.training->class_names());
+  constant.input = input_text(run_.plan);
   constant.config = config_;
   constant.plans = plans_;
   constant.buckets = engine_.bucket_bounds();
   constant.optimizer = fmt::format(
       R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
-      plan_.optimizer.momentum, plan_.optimizer.mean_square_decay, plan_.optimizer.beta1,
-      plan_.optimizer.beta2, plan_.optimizer.epsilon, plan_.optimizer.trust_coefficient);
+      run_.plan.optimizer.momentum, run_.plan.optimizer.mean_square_decay,
+      run_.plan.optimizer.beta1, run_.plan.optimizer.beta2, run_.plan.optimizer.epsilon,
+      run_.plan.optimizer.trust_coefficient);
   return constant;
 }
 
@@ -336,41 +334,41 @@ std::unique_ptr<CheckpointManager> TrainingRun::make_checkpoints() {
     log_->save(event, stall);
   };
   const auto rank_0_says = [this](bool mine) {
-    session_.barrier_asleep();  // rank 0 may wait for a slot
-    return !session_.broadcast(mine ? "save" : "").empty();
+    run_.session.barrier_asleep();  // rank 0 may wait for a slot
+    return !run_.session.broadcast(mine ? "save" : "").empty();
   };
   Snapshotter& copy = engine_.state_copy();
   if (!copy.together())
     return std::make_unique<CheckpointManager>(std::move(checkpoint_writer_), copy, metadata(),
-                                               options().checkpoint_every, plan_.training->size(),
-                                               report);
+                                               options().checkpoint_every,
+                                               run_.plan.training->size(), report);
   return std::make_unique<ShardedCheckpointManager>(
       std::move(checkpoint_writer_), copy, metadata(), options().checkpoint_every,
-      plan_.training->size(), report, rank_0_says, options().final_save_timeout_s);
+      run_.plan.training->size(), report, rank_0_says, options().final_save_timeout_s);
 }
 
 // The writer tells how long it took, and is heard after a step.
 void TrainingRun::note_saved(const io::SaveEvent& event) {
-  progress_.saved(event.step);
+  run_.progress.saved(event.step);
   newest_ = event.file;
   name_resume();
   const auto end = metrics::Timeline::Clock::now();
-  progress_.record(metrics::Phase::checkpoint_write,
-                   {end - metrics::Timeline::length(event.seconds), end, event.step},
-                   metrics::Row::writer);
+  run_.progress.record(metrics::Phase::checkpoint_write,
+                       {end - metrics::Timeline::length(event.seconds), end, event.step},
+                       metrics::Row::writer);
 }
 
 // For the line that tells of a fault. Where no path leads to the folder, there is none.
 void TrainingRun::name_resume() const {
   if (newest_.empty()) return;
-  session_.fault_context().resume_from(
+  run_.session.fault_context().resume_from(
       folder_.empty() ? "" : (std::filesystem::path(folder_) / newest_).string());
 }
 
 void TrainingRun::keep_timeline() {
-  if (const metrics::Timeline* const timeline = progress_.timeline();
-      timeline && session_.rank() == 0)
-    output_.note(metrics::save_own_timeline(*timeline, options().timeline, session_.host()));
+  if (const metrics::Timeline* const timeline = run_.progress.timeline();
+      timeline && run_.session.rank() == 0)
+    run_.note(metrics::save_own_timeline(*timeline, options().timeline, run_.session.host()));
 }
 
 void TrainingRun::require_efficiency() const {
@@ -387,9 +385,9 @@ PartResult TrainingRun::end() const {
     tensors.push_back(place.info);
     end.tensors.push_back(place.info.name);
   }
-  end.hashes = engine_.state().hashes(session_);
+  end.hashes = engine_.state().hashes(run_.session);
   end.state_hash =
-      io::state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
+      io::state_hash(at(metadata(), end_, run_.plan.training->size()), tensors, end.hashes);
   return end;
 }
 

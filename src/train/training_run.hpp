@@ -4,22 +4,19 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/base/clock.hpp"
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
-#include "train/checkpoint/checkpoint_manager.hpp"
-#include "train/engine/engine.hpp"
-#include "train/hooks/hooks.hpp"
-#include "train/hooks/speed_hook.hpp"
 #include "train/load_state.hpp"
-#include "train/loop/evaluator.hpp"
 #include "train/loop/step_logger.hpp"
 #include "train/loop/stop_control.hpp"
-#include "train/loop/trainer.hpp"
 #include "train/performance/efficiency.hpp"
-#include "train/plan/run_plan.hpp"
+#include "train/plan/run_context.hpp"
 #include "train/resume_verification.hpp"
 
 namespace ringtrain::train {
+
+class CheckpointManager;
+class Evaluator;
+class SpeedHook;
 
 /// One run on one rank, on the main thread: what comes before the training loop (state, loader,
 /// hooks), the loop, and what comes behind it (the last save and evaluation, the closing table).
@@ -28,9 +25,8 @@ class TrainingRun {
  public:
   /// What is passed outlives it. `since_start`: of the process; `most_steps`: after which it pauses
   /// as if training had ended, 0: never.
-  TrainingRun(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
-              monitor::Watchdog& watchdog, metrics::Reporter& output, const Stopwatch& since_start,
-              std::uint64_t most_steps = 0);
+  TrainingRun(const RunContext& run, TrainingEngine& engine, monitor::Watchdog& watchdog,
+              const Stopwatch& since_start, std::uint64_t most_steps = 0);
 
   /// Trains, or evaluates with --eval-only. Returns the exit code.
   int run(io::WriterProcess& writer);
@@ -43,7 +39,7 @@ class TrainingRun {
   PartResult end() const;
 
  private:
-  const config::Options& options() const { return plan_.options; }
+  const config::Options& options() const { return run_.options(); }
   void prepare(io::WriterProcess& writer);
   void open_checkpoints(io::WriterProcess& writer);
   void test_allreduce();
@@ -68,11 +64,8 @@ class TrainingRun {
   /// What is there of it on rank 0, before all is given up.
   void keep_timeline();
 
-  const allreduce::MpiSession& session_;
+  const RunContext run_;
   monitor::Watchdog& watchdog_;
-  monitor::Progress& progress_;
-  metrics::Reporter& output_;
-  const RunPlan& plan_;
   TrainingEngine& engine_;
   const std::uint64_t most_steps_;
   const std::string config_, plans_;

@@ -51,8 +51,8 @@ void dump(const Spec& spec) {
   std::ofstream values(out + ".f32", std::ios::binary), names(out + ".txt");
   const auto start = [&](const model::Graph& graph, const train::TrainingState& state) {
     const allreduce::MpiSession session;
-    train::init_from(checkpoint, train::Heads::must_fit, graph, state,
-                     *allreduce::make_communicator("solo", session), session);
+    train::init_from(checkpoint, train::Heads::must_fit, graph,
+                     {state, *allreduce::make_communicator("solo", session), session});
   };
   run_recipe(run, images, start,
              [&](const std::string& name, const auto& extents, std::span<const float> result) {

@@ -254,9 +254,8 @@ bool saves_skipped(const config::Resume& how, const std::filesystem::path& direc
 
 std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
-                              const TrainingState& state, allreduce::Communicator& communicator,
-                              const allreduce::MpiSession& session, const Say& say,
-                              WorkProgress* progress) {
+                              const StateToLoad& to, const Say& say) {
+  const auto& [state, communicator, session, progress] = to;
   std::string text, name, lineage;
   std::vector<std::vector<float>> values;
   if (session.rank() == 0) {
@@ -379,8 +378,8 @@ std::string told(const io::CheckpointFile& file, const Reading& reading) {
 }  // namespace
 
 std::string init_from(const std::filesystem::path& path, Heads heads, const model::Graph& graph,
-                      const TrainingState& state, allreduce::Communicator& communicator,
-                      const allreduce::MpiSession& session, WorkProgress* progress) {
+                      const StateToLoad& to) {
+  const auto& [state, communicator, session, progress] = to;
   std::string text;
   if (session.rank() == 0) {
     const io::CheckpointFile file = io::CheckpointFile::open(path, progress);

@@ -32,7 +32,7 @@ enum class Wanted {
 };
 
 /// Of the checkpoint that resume() would take, by its index alone: it may prove damaged later.
-/// `progress`, here and below, hears which file is read, and may be null.
+/// `progress` hears which file is read, and may be null.
 std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
                                                      const std::filesystem::path& directory,
                                                      WorkProgress* progress = nullptr);
@@ -53,28 +53,33 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
                    WorkProgress* progress = nullptr);
 
-/// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
-/// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
-/// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
+/// A state to load, the same on all ranks. What it names outlives the call.
+struct StateToLoad {
+  const TrainingState& state;
+  allreduce::Communicator& communicator;
+  const allreduce::MpiSession& session;
+  WorkProgress* progress = nullptr;  ///< hears which file is read
+};
+
+/// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into
+/// `to.state`, and the other ranks receive it. nullopt: training starts from scratch. Notes for the
+/// user go to `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
 std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
-                              const TrainingState& state, allreduce::Communicator& communicator,
-                              const allreduce::MpiSession& session,
-                              const std::function<void(const std::string&)>& say,
-                              WorkProgress* progress = nullptr);
+                              const StateToLoad& to,
+                              const std::function<void(const std::string&)>& say);
 
 /// Whether the layers that give the logits may be missing from a file, or be for other classes:
 /// then they stay as they were drawn.
 enum class Heads { must_fit, may_differ };
 
-/// Gives `state`, which is that of `graph`, the weights and running statistics of the checkpoint
+/// Gives the state, which is that of `graph`, the weights and running statistics of the checkpoint
 /// `file`: their moving averages where it has them, because those were evaluated. The moving
-/// averages of `state` start from them; all else stays as it is. Rank 0 reads, the others
+/// averages of the state start from them; all else stays as it is. Rank 0 reads, the others
 /// receive. Returns what became of it, for the user, on rank 0. Throws
 /// Error(Exit::incompatible_checkpoint) with the first ten tensors that do not fit, and as
-/// CheckpointFile does: the job must end. `progress` may be null. Collective.
+/// CheckpointFile does: the job must end. Collective.
 std::string init_from(const std::filesystem::path& file, Heads heads, const model::Graph& graph,
-                      const TrainingState& state, allreduce::Communicator& communicator,
-                      const allreduce::MpiSession& session, WorkProgress* progress = nullptr);
+                      const StateToLoad& to);
 
 }  // namespace ringtrain::train

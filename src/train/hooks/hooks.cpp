@@ -25,16 +25,16 @@ void LogHook::after_step(const Position&) {
 }
 
 void LogHook::step_timed(const StepReport& report, double wall_s) {
-  parts_.progress.enter(metrics::Phase::output);
+  parts_.run.progress.enter(metrics::Phase::output);
   const double stalled_s = parts_.checkpoints ? parts_.checkpoints->stalled_s() : 0;
   const bool saving = parts_.checkpoints && parts_.checkpoints->saving();
-  parts_.session.fault_context().at_step(report.position.step);
+  parts_.run.session.fault_context().at_step(report.position.step);
   const double stall_s = stalled_s - std::exchange(stalled_s_, stalled_s);
-  parts_.progress.account(parts_.log.step(report, wall_s, stall_s, saving));
+  parts_.run.progress.account(parts_.log.step(report, wall_s, stall_s, saving));
 }
 
 void LogHook::evaluated(const Position& position, const Evaluation& result) {
-  parts_.progress.enter(metrics::Phase::output);
+  parts_.run.progress.enter(metrics::Phase::output);
   if (result.whole) {
     for (const std::string& text : result.events) parts_.log.event("unreadable_sample", text);
     if (result.valid) parts_.log.evaluation(position.step, result);
@@ -44,7 +44,7 @@ void LogHook::evaluated(const Position& position, const Evaluation& result) {
         "evaluation_cut_short",
         fmt::format("the evaluation of step {} ended after {} of {} images; a resumed "
                     "run evaluates that step again",
-                    position.step, result.examples, parts_.plan.evaluation->size()));
+                    position.step, result.examples, parts_.run.plan.evaluation->size()));
   }
 }
 
@@ -63,16 +63,16 @@ void NonFiniteGuard::step_done(const StepReport& report) {
   if (!outcome.not_finite) return;
   const std::string text = fmt::format("{} is not finite in step {} (loss {})",
                                        what_is_not_finite(outcome), step, outcome.loss);
-  if (plan_.options.on_nan == config::OnNan::stop) end(text);
+  if (run_.options().on_nan == config::OnNan::stop) end(text);
   log_.event_of_all("not_finite", text + "; left out");
 }
 
 void NonFiniteGuard::end(const std::string& text) const {
   before_end_();
-  const bool skips = plan_.options.on_nan == config::OnNan::skip;
-  session_.fail_together(text + "; a lower --lr or a longer --warmup-epochs may help" +
-                             (skips ? "" : ", --on-nan skip leaves such steps out"),
-                         Exit::not_finite);
+  const bool skips = run_.options().on_nan == config::OnNan::skip;
+  run_.session.fail_together(text + "; a lower --lr or a longer --warmup-epochs may help" +
+                                 (skips ? "" : ", --on-nan skip leaves such steps out"),
+                             Exit::not_finite);
 }
 
 std::string NonFiniteGuard::what_is_not_finite(const StepOutcome& outcome) const {

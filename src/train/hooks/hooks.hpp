@@ -3,8 +3,6 @@
 #include <functional>
 #include <string>
 
-#include "ringtrain/allreduce/mpi/session.hpp"
-#include "ringtrain/monitor/progress.hpp"
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/engine/engine.hpp"
@@ -12,7 +10,7 @@
 #include "train/loop/step_logger.hpp"
 #include "train/loop/stop_control.hpp"
 #include "train/loop/trainer.hpp"
-#include "train/plan/run_plan.hpp"
+#include "train/plan/run_context.hpp"
 #include "train/state/replica_check.hpp"
 
 namespace ringtrain::train {
@@ -22,9 +20,7 @@ namespace ringtrain::train {
 class LogHook final : public Hook {
  public:
   struct Parts {
-    const RunPlan& plan;
-    const allreduce::MpiSession& session;
-    monitor::Progress& progress;
+    RunContext run;
     StepLogger& log;
     monitor::Watchdog* watchdog = nullptr;           ///< null: none has notices
     io::Loader* loader = nullptr;                    ///< null: as there is none
@@ -48,12 +44,10 @@ class LogHook final : public Hook {
 class NonFiniteGuard final : public Hook {
  public:
   /// `before_end` is called before the job ends. What is passed outlives it.
-  NonFiniteGuard(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
-                 StepLogger& log, const CheckpointManager& checkpoints,
-                 std::function<void()> before_end)
-      : plan_(plan),
+  NonFiniteGuard(const RunContext& run, TrainingEngine& engine, StepLogger& log,
+                 const CheckpointManager& checkpoints, std::function<void()> before_end)
+      : run_(run),
         engine_(engine),
-        session_(session),
         log_(log),
         checkpoints_(checkpoints),
         before_end_(std::move(before_end)) {}
@@ -65,9 +59,8 @@ class NonFiniteGuard final : public Hook {
   [[noreturn]] void end(const std::string& text) const;
   std::string what_is_not_finite(const StepOutcome& outcome) const;
 
-  const RunPlan& plan_;
+  const RunContext run_;
   TrainingEngine& engine_;
-  const allreduce::MpiSession& session_;
   StepLogger& log_;
   const CheckpointManager& checkpoints_;
   const std::function<void()> before_end_;

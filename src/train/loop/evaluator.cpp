@@ -65,12 +65,12 @@ class RequestRounds {
 // `events`.
 Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::StepRequest()>& ask) {
   compute::Program& program = parts.engine.evaluation();
-  const io::Dataset& dataset = *parts.plan.evaluation;
-  const allreduce::MpiSession& session = parts.session;
-  monitor::Progress& progress = parts.progress;
+  const io::Dataset& dataset = *parts.run.plan.evaluation;
+  const allreduce::MpiSession& session = parts.run.session;
+  monitor::Progress& progress = parts.run.progress;
   progress.pause();
   Stopwatch watch;
-  io::LoaderOptions told = parts.plan.loader(io::Split::evaluation);
+  io::LoaderOptions told = parts.run.plan.loader(io::Split::evaluation);
   told.on_retry = [&] { progress.enter(metrics::Phase::evaluation); };
   told.report = session.reporter();
   io::Loader loader(dataset, told);
@@ -119,21 +119,21 @@ Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::Ste
 }  // namespace
 
 void Evaluator::evaluate_at(const Position& position) {
-  parts_.control.share_save_s(parts_.session);  // so that all ranks end it at the same time
+  parts_.control.share_save_s(parts_.run.session);  // so that all ranks end it at the same time
   const auto ask = [&] {
     for (Hook* const hook : hooks_) hook->between_batches(position);
     return parts_.control.wanted();
   };
   const auto begin = metrics::Timeline::Clock::now();
   const Evaluation result = evaluate(parts_, ask);
-  parts_.progress.record(metrics::Phase::evaluation,
-                         {begin, metrics::Timeline::Clock::now(), position.step});
+  parts_.run.progress.record(metrics::Phase::evaluation,
+                             {begin, metrics::Timeline::Clock::now(), position.step});
   if (result.whole) evaluated_step_ = position.step;
   for (Hook* const hook : hooks_) hook->evaluated(position, result);
   if (result.whole && !result.valid)
-    parts_.control.fail(unreadable_data(*parts_.plan.evaluation, result.unreadable,
+    parts_.control.fail(unreadable_data(*parts_.run.plan.evaluation, result.unreadable,
                                         result.events.empty() ? "" : result.events.back(),
-                                        parts_.session));
+                                        parts_.run.session));
 }
 
 }  // namespace ringtrain::train

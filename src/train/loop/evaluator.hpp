@@ -7,7 +7,7 @@
 #include "train/engine/engine.hpp"
 #include "train/loop/hook.hpp"
 #include "train/loop/stop_control.hpp"
-#include "train/plan/run_plan.hpp"
+#include "train/plan/run_context.hpp"
 
 namespace ringtrain::train {
 
@@ -15,10 +15,8 @@ namespace ringtrain::train {
 class Evaluator {
  public:
   struct Parts {
-    const RunPlan& plan;
+    RunContext run;
     TrainingEngine& engine;
-    const allreduce::MpiSession& session;
-    monitor::Progress& progress;
     StopControl& control;
     /// Called before this rank ends the job with what it alone has met. Empty: nothing to do.
     std::function<void()> before_abort = {};

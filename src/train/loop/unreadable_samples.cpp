@@ -43,16 +43,16 @@ Error unreadable_data(const io::Dataset& data, std::uint64_t unreadable, std::st
 void UnreadableSamples::recall(std::span<const std::uint64_t> samples) {
   if (samples.empty()) return;
   std::vector<std::uint64_t> still;
-  const auto ranks = static_cast<std::size_t>(parts_.session.size());
-  for (auto i = static_cast<std::size_t>(parts_.session.rank()); i < samples.size(); i += ranks)
+  const auto ranks = static_cast<std::size_t>(parts_.run.session.size());
+  for (auto i = static_cast<std::size_t>(parts_.run.session.rank()); i < samples.size(); i += ranks)
     if (!can_be_read(samples[i])) still.push_back(samples[i]);
   exchange(still);
 }
 
 // One that is not there any more is of other data.
 bool UnreadableSamples::can_be_read(std::uint64_t sample) try {
-  parts_.progress.enter(metrics::Phase::data_wait);
-  if (sample < parts_.data.size()) static_cast<void>(parts_.data.read(sample));
+  parts_.run.progress.enter(metrics::Phase::data_wait);
+  if (sample < data().size()) static_cast<void>(data().read(sample));
   return true;
 } catch (const io::UnreadableSample& failure) {
   example_ = fmt::format("unreadable sample {}, as in the run before: {}", sample, failure.what());
@@ -68,16 +68,16 @@ void UnreadableSamples::between_steps(Trainer& trainer) {
 }
 
 void UnreadableSamples::exchange(const std::vector<std::uint64_t>& mine) {
-  parts_.progress.enter(metrics::Phase::ranks);
-  parts_.loader.add_unreadable(union_of(mine, parts_.session));
+  parts_.run.progress.enter(metrics::Phase::ranks);
+  parts_.loader.add_unreadable(union_of(mine, parts_.run.session));
   const std::set<std::uint64_t>& all = parts_.loader.unreadable();
   std::vector<std::uint64_t> kept(std::min(all.size(), io::most_unreadable));
   std::copy_n(all.begin(), kept.size(), kept.begin());
   parts_.checkpoints.set_unreadable(std::move(kept));
-  if (!io::too_many_unreadable(all.size(), parts_.data.size())) return;
+  if (!io::too_many_unreadable(all.size(), data().size())) return;
   const std::string& met = parts_.loader.last_event();
   parts_.control.fail(
-      unreadable_data(parts_.data, all.size(), met.empty() ? example_ : met, parts_.session));
+      unreadable_data(data(), all.size(), met.empty() ? example_ : met, parts_.run.session));
 }
 
 }  // namespace ringtrain::train

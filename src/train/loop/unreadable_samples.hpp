@@ -7,11 +7,11 @@
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/io/loader/loader.hpp"
-#include "ringtrain/monitor/progress.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/loop/hook.hpp"
 #include "train/loop/step_logger.hpp"
 #include "train/loop/stop_control.hpp"
+#include "train/plan/run_context.hpp"
 
 namespace ringtrain::train {
 
@@ -26,9 +26,7 @@ Error unreadable_data(const io::Dataset& data, std::uint64_t unreadable, std::st
 class UnreadableSamples final : public Hook {
  public:
   struct Parts {
-    const io::Dataset& data;
-    const allreduce::MpiSession& session;
-    monitor::Progress& progress;
+    RunContext run;
     StepLogger& log;
     io::Loader& loader;
     CheckpointManager& checkpoints;
@@ -52,6 +50,8 @@ class UnreadableSamples final : public Hook {
  private:
   bool can_be_read(std::uint64_t sample);
   void exchange(const std::vector<std::uint64_t>& mine);
+
+  const io::Dataset& data() const { return *parts_.run.plan.training; }
 
   const Parts parts_;
   bool asked_ = false;  // by some rank

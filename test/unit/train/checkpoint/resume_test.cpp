@@ -13,7 +13,8 @@ namespace {
 std::string go_on(SmallTraining& training, const std::filesystem::path& file) {
   std::string said;
   resume({config::Resume::From::file, file}, Wanted::everything, {},
-         io::State(7).metadata.model_hash, training.state, *training.communicator, training.session,
+         io::State(7).metadata.model_hash,
+         {training.state, *training.communicator, training.session},
          [&](const std::string& line) { said += line + "\n"; });
   return said;
 }
@@ -54,8 +55,8 @@ TEST_CASE("resume: the lineage comes with the state") {
   io::save_one(directory, file, "test", io::lineage_a);
 
   const auto resumed =
-      resume({}, Wanted::everything, directory, file.metadata.model_hash, training.state,
-             *training.communicator, training.session, [](const std::string&) {});
+      resume({}, Wanted::everything, directory, file.metadata.model_hash,
+             {training.state, *training.communicator, training.session}, [](const std::string&) {});
 
   REQUIRE(resumed);
   CHECK(resumed->lineage == io::lineage_a);

@@ -18,8 +18,8 @@ model::Graph without_norm() {
 
 std::string start_from(SmallTraining& training, const std::filesystem::path& file,
                        Heads heads = Heads::may_differ) {
-  return init_from(file, heads, training.graph, training.state, *training.communicator,
-                   training.session);
+  return init_from(file, heads, training.graph,
+                   {training.state, *training.communicator, training.session});
 }
 
 std::string init_refusal(SmallTraining& training, const std::filesystem::path& file,

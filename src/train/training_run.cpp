@@ -314,7 +314,7 @@ io::CheckpointMetadata TrainingRun::metadata() const {
   constant.input = input_text(run_.plan);
   constant.config = config_;
   constant.plans = plans_;
-  constant.buckets = engine_.bucket_bounds();
+  constant.buckets = engine_.probe().bucket_bounds();
   constant.optimizer = fmt::format(
       R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
       run_.plan.optimizer.momentum, run_.plan.optimizer.mean_square_decay,

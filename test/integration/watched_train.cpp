@@ -149,13 +149,7 @@ class WatchedEngine final : public train::TrainingEngine {
     return engine_->make_solo_stepper();
   }
   compute::Program& evaluation() override { return engine_->evaluation(); }
-  std::vector<std::uint64_t> bucket_bounds() override { return engine_->bucket_bounds(); }
-  void sum(const Range& bucket) override { engine_->sum(bucket); }
-  const allreduce::RingChoice* ring() const override { return engine_->ring(); }
-  bool sums_overlap() override { return engine_->sums_overlap(); }
-  std::vector<double> bucket_leads(double backward_s) override {
-    return engine_->bucket_leads(backward_s);
-  }
+  train::EngineProbe& probe() override { return engine_->probe(); }
   std::string device() const override { return engine_->device(); }
   std::string plans() const override { return engine_->plans(); }
   std::string first_non_finite() override { return engine_->first_non_finite(); }

@@ -28,7 +28,7 @@
 namespace ringtrain::train {
 namespace {
 
-class CpuEngine final : public TrainingEngine {
+class CpuEngine final : public TrainingEngine, EngineProbe {
  public:
   CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
             const allreduce::MpiSession& session, monitor::Progress& progress);
@@ -51,6 +51,7 @@ class CpuEngine final : public TrainingEngine {
   }
   std::unique_ptr<Stepper> make_solo_stepper() override;
   compute::Program& evaluation() override { return *evaluation_; }
+  EngineProbe& probe() override { return *this; }
   std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
   void sum(const Range& bucket) override { reducer_.sum(bucket); }
   const allreduce::RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
@@ -279,7 +280,7 @@ View CpuEngine::initial() {
 }
 
 // Linux kills a process when memory runs out, so this host's ranks take a quarter of what is left.
-std::optional<TrainingEngine::BatchSeconds> CpuEngine::time_batches(int other) {
+std::optional<EngineProbe::BatchSeconds> CpuEngine::time_batches(int other) {
   const double times = double(other) / plan_.share.count;
   if (times * double(training_->bytes()) * ranks_here_ > 0.25 * double(host::available_memory()))
     return std::nullopt;

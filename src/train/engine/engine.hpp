@@ -17,26 +17,9 @@
 
 namespace ringtrain::train {
 
-/// What one rank trains on, CPUs or a GPU: the training state in its memory, and what changes it.
-class TrainingEngine {
+/// What performance/ measures of an engine, and how its sums travel.
+class EngineProbe {
  public:
-  virtual ~TrainingEngine() = default;
-
-  /// What the user should know of it before training, line by line.
-  virtual std::vector<std::string> notes() const = 0;
-  /// Of this rank's GPU, as PCI has it; empty: there is none.
-  virtual std::string gpu_bus_id() const { return {}; }
-  virtual allreduce::Communicator& communicator() = 0;
-  virtual const TrainingState& state() = 0;
-  virtual Snapshotter& state_copy() = 0;
-
-  /// From `start`, with all ranks. What the stepper before had under way is over.
-  virtual std::unique_ptr<Stepper> make_stepper(Position start) = 0;
-  /// Without the others, whatever they do. Not collective.
-  virtual std::unique_ptr<Stepper> make_solo_stepper() = 0;
-  /// The network in evaluation mode: with the moving average of the parameters where there is one.
-  virtual compute::Program& evaluation() = 0;
-
   /// Bounds of the buckets in which the ranks sum, in elements.
   virtual std::vector<std::uint64_t> bucket_bounds() = 0;
   /// Sums such a bucket over the ranks as a step does, and waits until it is there. Gradients are
@@ -62,6 +45,33 @@ class TrainingEngine {
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.
   /// Of the last step, whose backward pass took `backward_s`.
   virtual std::vector<double> bucket_leads(double backward_s) = 0;
+
+ protected:
+  ~EngineProbe() = default;
+};
+
+/// What one rank trains on, CPUs or a GPU: the training state in its memory, and what changes it.
+class TrainingEngine {
+ public:
+  virtual ~TrainingEngine() = default;
+
+  /// What the user should know of it before training, line by line.
+  virtual std::vector<std::string> notes() const = 0;
+  /// Of this rank's GPU, as PCI has it; empty: there is none.
+  virtual std::string gpu_bus_id() const { return {}; }
+  virtual allreduce::Communicator& communicator() = 0;
+  virtual const TrainingState& state() = 0;
+  virtual Snapshotter& state_copy() = 0;
+
+  /// From `start`, with all ranks. What the stepper before had under way is over.
+  virtual std::unique_ptr<Stepper> make_stepper(Position start) = 0;
+  /// Without the others, whatever they do. Not collective.
+  virtual std::unique_ptr<Stepper> make_solo_stepper() = 0;
+  /// The network in evaluation mode: with the moving average of the parameters where there is one.
+  virtual compute::Program& evaluation() = 0;
+
+  /// What is measured of its sums and steps.
+  virtual EngineProbe& probe() = 0;
   /// What a rank computes on, for the user and as part of what its speed depends on.
   virtual std::string device() const = 0;
   /// What changes rounding here, as a JSON object: kept in checkpoints.

@@ -91,7 +91,7 @@ class AbortOnFailure {
   allreduce::Communicator* const statistics_;
 };
 
-class GpuEngine final : public TrainingEngine {
+class GpuEngine final : public TrainingEngine, EngineProbe {
  public:
   GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, int device,
             monitor::Progress& progress);
@@ -111,6 +111,7 @@ class GpuEngine final : public TrainingEngine {
   }
   std::unique_ptr<Stepper> make_solo_stepper() override;
   compute::Program& evaluation() override { return *evaluation_; }
+  EngineProbe& probe() override { return *this; }
   std::vector<std::uint64_t> bucket_bounds() override;
   void sum(const Range& bucket) override;
   bool sums_overlap() override { return gradient_sums().overlaps(); }

@@ -39,8 +39,9 @@ void SpeedHook::expect(monitor::SlowdownReporter::Expectation expected) {
 void SpeedHook::measure_links(const Position& start) {
   const RunPlan& plan = parts_.plan;
   if (!plan.shards_optimizer() || plan.options.device != config::Device::cuda)
-    links_.emplace(plan, parts_.engine, parts_.session, parts_.progress, parts_.output, start);
-  host_links_ = parts_.engine.measure_host_links();
+    links_.emplace(plan, parts_.engine.probe(), parts_.session, parts_.progress, parts_.output,
+                   start);
+  host_links_ = parts_.engine.probe().measure_host_links();
 }
 
 // What ends with this step has no time for more. Shards of a save may be under way behind the step
@@ -54,7 +55,8 @@ void SpeedHook::between_steps(Trainer& trainer) {
 }
 
 void SpeedHook::compare_host_links() {
-  monitor::LinkSpeeds links{.start = host_links_, .now = parts_.engine.measure_host_links()};
+  monitor::LinkSpeeds links{.start = host_links_,
+                            .now = parts_.engine.probe().measure_host_links()};
   if (parts_.session.rank() > 0) return;
   links.hosts.resize(links.now.size());
   for (std::size_t rank = 0; rank < hosts_.size(); ++rank)

@@ -33,9 +33,8 @@ std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
 
 }  // namespace
 
-LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine,
-                     const allreduce::MpiSession& session, monitor::Progress& progress,
-                     metrics::Reporter& output, Position start)
+LinkProbe::LinkProbe(const RunPlan& plan, EngineProbe& engine, const allreduce::MpiSession& session,
+                     monitor::Progress& progress, metrics::Reporter& output, Position start)
     : plan_(plan),
       engine_(engine),
       session_(session),
@@ -237,9 +236,8 @@ metrics::StepParts LinkProbe::parts() const {
 std::optional<double> LinkProbe::time_growing(const metrics::StepParts& step, int batch) const {
   const int batches = plan_.options.accumulate;
   const double usual_s = std::max(step.images_s / batches, 1e-6);
-  double times =
-      std::min(double(batch) / most_of_a_rank(),
-               most_batches_s / (TrainingEngine::BatchSeconds::least_runs * usual_s) - 1);
+  double times = std::min(double(batch) / most_of_a_rank(),
+                          most_batches_s / (EngineProbe::BatchSeconds::least_runs * usual_s) - 1);
   session_.broadcast(std::as_writable_bytes(std::span(&times, 1)), 0);
   if (times < 2) return std::nullopt;
   progress_.enter(metrics::Phase::ranks);  // a rank that waits here is not the one to blame

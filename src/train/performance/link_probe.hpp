@@ -15,7 +15,7 @@ class LinkProbe {
  public:
   /// Times sums of the step's own buckets, each up to three times, for about a second at most.
   /// Gradients are overwritten: before the first step. What is passed outlives it. Collective.
-  LinkProbe(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
+  LinkProbe(const RunPlan& plan, EngineProbe& engine, const allreduce::MpiSession& session,
             monitor::Progress& progress, metrics::Reporter& output, Position start);
 
   /// A step is over, `wall_s` after the one before.
@@ -55,7 +55,7 @@ class LinkProbe {
   std::optional<double> time_growing(const metrics::StepParts& step, int batch) const;
 
   const RunPlan& plan_;
-  TrainingEngine& engine_;
+  EngineProbe& engine_;
   const allreduce::MpiSession& session_;
   monitor::Progress& progress_;
   metrics::Reporter& output_;

@@ -21,21 +21,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Network file systems let signals interrupt calls.
-template <class Call>
-int tried_again(Call call) {
-  int result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 // A new file beside another, which goes unless it takes that one's name.
 class Temporary {
  public:
   // Nobody else has the name, on this host or another. The process in it is for people.
   explicit Temporary(const fs::path& path)
       : name_(fmt::format("{}.{}-{}.part", path.native(), random_token(), ::getpid())) {
-    file_ = FileDescriptor(tried_again([this] {
+    file_ = FileDescriptor(uninterrupted([this] {
       return ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     }));
     made_ = file_.get() >= 0;
@@ -50,7 +42,7 @@ class Temporary {
   int file() const { return file_.get(); }
   bool close() { return ::close(file_.release()) == 0; }
   bool rename_to(const fs::path& path) {
-    return renamed_ = tried_again([&] { return std::rename(name_.c_str(), path.c_str()); }) == 0;
+    return renamed_ = uninterrupted([&] { return std::rename(name_.c_str(), path.c_str()); }) == 0;
   }
 
  private:
@@ -98,7 +90,7 @@ int fill(int file, Durable durable, const std::function<void(std::ostream&)>& wr
   out.flush();
   if (buffer.error() != 0) return buffer.error();
   if (!out) return EIO;
-  if (durable == Durable::yes && tried_again([&] { return ::fsync(file); }) != 0) return errno;
+  if (durable == Durable::yes && uninterrupted([&] { return ::fsync(file); }) != 0) return errno;
   return 0;
 }
 
@@ -189,10 +181,10 @@ std::string why_unwritable(const fs::path& path) {
 std::string sync_folder_of(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const FileDescriptor opened(
-      tried_again([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+      uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (opened.get() < 0) return errno == EACCES ? "" : reason_of(errno);  // may not be listed
   constexpr std::array cannot{EINVAL, EROFS, ENOSYS, EOPNOTSUPP, EPERM};
-  if (tried_again([&] { return ::fsync(opened.get()); }) == 0 ||
+  if (uninterrupted([&] { return ::fsync(opened.get()); }) == 0 ||
       std::ranges::find(cannot, errno) != cannot.end())
     return "";
   return reason_of(errno);

@@ -35,6 +35,12 @@ std::uint64_t pid_namespace() {
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
+std::string boot_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
+
 std::string why_idle(pid_t process) {
   const auto status = process_status(process);
   if (!status || status->dead()) return "dead";

@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 #include <string_view>
 
@@ -107,12 +106,6 @@ std::string run_id(const std::string& host) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   return fmt::format("{}-{}-{}", seconds, ::getpid(), host).substr(0, 39);
-}
-
-std::string new_lineage() {
-  std::random_device random;
-  static_assert(sizeof(std::random_device::result_type) == 4);
-  return hex(std::uint64_t{random()} << 32 | random());
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/process.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
@@ -133,11 +134,9 @@ std::vector<std::string> interface_names(const std::string& interfaces) {
 std::string network_name() {
   std::array<char, 256> host{};
   check_errno(::gethostname(host.data(), host.size() - 1), "gethostname");
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::error_code unknown;
   const auto link = std::filesystem::read_symlink("/proc/self/ns/net", unknown);
-  return std::string(host.data()) + "/" + boot + "/" + link.string();
+  return std::string(host.data()) + "/" + boot_id() + "/" + link.string();
 }
 
 std::vector<NetworkInterface> network_interfaces(const std::string& interfaces) {

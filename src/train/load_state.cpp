@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/program.hpp"
+#include "ringtrain/base/hmac.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
@@ -125,7 +125,7 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
 // Inherits what was resumed, or draws a new one.
 void take_lineage(const StartingState& start, const Loading& l) {
   if (l.writer.idle()) return;  // nothing is saved, or by rank 0
-  const std::string lineage = start.lineage ? *start.lineage : new_lineage();
+  const std::string lineage = start.lineage ? *start.lineage : random_token();
   io::require_own_folder(l.options().checkpoint_dir, lineage,
                          start.lineage ? std::optional(start.position.step) : std::nullopt,
                          &l.run.progress);

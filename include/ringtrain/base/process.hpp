@@ -28,6 +28,9 @@ std::optional<ProcessStatus> process_status(pid_t process);
 /// /proc does not tell.
 std::uint64_t pid_namespace();
 
+/// What the kernel calls this start of the machine; containers of one machine share it.
+std::string boot_id();
+
 /// "stopped (state T of /proc/7/stat): kill -CONT 7 lets it go on"; likewise of one that is dead.
 /// Empty where it is neither.
 std::string why_idle(pid_t process);

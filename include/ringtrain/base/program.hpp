@@ -21,9 +21,6 @@ std::string for_shell(std::span<const std::string> words);
 std::string program_hash();
 /// Names this run by time, process and host.
 std::string run_id(const std::string& host);
-/// Names a training that starts from scratch, and all runs that go on with it, as
-/// CheckpointFile::lineage() has it: drawn anew by each call, whatever the seed of training is.
-std::string new_lineage();
 
 /// Where this user's caches are: $XDG_CACHE_HOME/ringtrain or ~/.cache/ringtrain, by the XDG base
 /// directory specification. Perhaps not there yet; empty where the environment names no place.

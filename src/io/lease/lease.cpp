@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
 #include <utility>
 
 #include "ringtrain/base/process.hpp"
@@ -57,16 +56,6 @@ std::string LeaseHolder::text() const {
                      job.empty() ? "" : fmt::format(", Slurm job {}", job));
 }
 
-namespace {
-
-std::string boot_of_host() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return one_line(boot);
-}
-
-}  // namespace
-
 LeaseHolder this_process(const std::string& run) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -74,7 +63,7 @@ LeaseHolder this_process(const std::string& run) {
   const auto status = process_status(::getpid());
   return {.run = one_line(run),
           .host = one_line(host.data()),
-          .boot = boot_of_host(),
+          .boot = one_line(boot_id()),
           .job = job == nullptr ? "" : one_line(job),
           .process = ::getpid(),
           .started = status ? status->started : 0,
@@ -84,7 +73,7 @@ LeaseHolder this_process(const std::string& run) {
 // Numbers of processes come again: with its start, one is this one.
 bool is_seen_alive(const LeaseHolder& holder) {
   if (holder.started == 0 || holder.pids == 0 || holder.pids != pid_namespace() ||
-      holder.boot.empty() || holder.boot != boot_of_host())
+      holder.boot.empty() || holder.boot != one_line(boot_id()))
     return false;
   const auto status = process_status(holder.process);
   return status && status->started == holder.started && !status->dead();

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+#include "ringtrain/base/process.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 #include "ringtrain/host/control_groups.hpp"
 #include "ringtrain/host/launcher.hpp"
@@ -26,18 +27,10 @@ namespace nlohmann {
 template <>
 struct adl_serializer<ringtrain::host::NetworkInterface> {
   static void to_json(json& out, const ringtrain::host::NetworkInterface& from) {
-    out = {{"name", from.name},
-           {"up", from.up},
-           {"bridge", from.bridge},
-           {"mbit", from.mbit},
-           {"addresses", from.addresses}};
+    out = {from.name, from.up, from.bridge, from.mbit, from.addresses};
   }
   static void from_json(const json& in, ringtrain::host::NetworkInterface& to) {
-    in.at("name").get_to(to.name);
-    in.at("up").get_to(to.up);
-    in.at("bridge").get_to(to.bridge);
-    in.at("mbit").get_to(to.mbit);
-    in.at("addresses").get_to(to.addresses);
+    to = {in.at(0), in.at(1), in.at(2), in.at(3), in.at(4)};
   }
 };
 
@@ -124,9 +117,6 @@ double clock_of_day_s() {
   return std::chrono::duration<double>(now).count();
 }
 
-// Containers of one machine have one kernel.
-std::string machine_id() { return first_word("/proc/sys/kernel/random/boot_id"); }
-
 void find_cpus(HostFacts& facts, const host::ThreadPlan& threads) {
   facts.threads = threads.threads;
   facts.cpus = threads.cpus;
@@ -163,7 +153,7 @@ HostFacts collect_host_facts(const config::Options& options, const host::ThreadP
                              const allreduce::MpiSession& session) {
   HostFacts facts;
   facts.host = session.host();
-  facts.machine = machine_id();
+  facts.machine = boot_id();
   facts.host_number = session.host_of()[static_cast<std::size_t>(session.rank())];
   find_cpus(facts, threads);
   find_network(facts, options);

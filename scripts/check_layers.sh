@@ -93,7 +93,7 @@ while IFS=: read -r file line used; do
 done < <(sources | xargs grep -nE '^#include "(ringtrain/)?[a-z_]+/' /dev/null)
 
 # A room says in its main header, in five to ten lines, what it is for; of sub-rooms, those of these rooms do.
-noted=" allreduce metrics monitor "
+noted=" allreduce io metrics monitor train "
 declare -A note
 while read -r room lines file; do
   note[$room]=$file

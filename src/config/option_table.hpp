@@ -47,7 +47,7 @@ const OptionEntry* find_option(const std::vector<OptionEntry>& table, const std:
 /// What to try instead of `name`, for a message. `prefix`: "--", or "" in a configuration file.
 std::string option_hint(std::string_view name, const std::vector<OptionEntry>& table,
                         std::string_view prefix);
-/// Of a wrong command or file; both texts as brief() makes them.
+/// The error of a wrong command or file; both texts as brief() makes them.
 Error usage_error(std::string_view what, std::string_view reason);
 
 /// Everything `--help` prints, at most 80 columns wide.

@@ -63,7 +63,8 @@ class Error : public std::runtime_error {
 /// Writes `text` to standard error past all buffers and locks. What cannot be written is lost: a
 /// report must not change how the process ends.
 void write_stderr(std::string_view text) noexcept;
-/// Likewise, but never waits for a reader: a thread that others rely on loses the text instead.
+/// Writes to standard error and never waits for a reader: a thread that others rely on loses the
+/// text instead.
 void offer_stderr(std::string_view text) noexcept;
 
 /// Throws Error when the caller broke a documented promise.

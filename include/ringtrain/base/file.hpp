@@ -19,8 +19,8 @@ using FileDescriptor = UniqueHandle<int, ::close, -1>;
 /// lost: output must not change how the process ends.
 void write_all(int descriptor, std::string_view text) noexcept;
 
-/// Likewise, but never waits for a reader: what a full pipe or a stopped terminal does not take is
-/// lost. For threads that others rely on.
+/// Writes `text` and never waits for a reader: what a full pipe or a stopped terminal does not take
+/// is lost. For threads that others rely on.
 void write_if_read(int descriptor, std::string_view text) noexcept;
 
 /// openat() that never leaves `directory`: no symbolic link, `..`, absolute path or link of /proc

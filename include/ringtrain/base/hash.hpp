@@ -37,7 +37,7 @@ std::string hex(std::uint64_t value);
 
 /// CRC-32C (Castagnoli), by the processor's instruction where it has one.
 std::uint32_t crc32c(std::span<const std::uint8_t> bytes);
-/// As TFRecord files have it: no checksum of what holds checksums.
+/// The checksum that TFRecord files have: masked, as it covers what may hold checksums.
 std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes);
 /// crc32c, on any processor.
 std::uint32_t crc32c_portable(std::span<const std::uint8_t> bytes);

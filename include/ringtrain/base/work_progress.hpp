@@ -24,7 +24,7 @@ class WorkProgress {
   virtual void advance() noexcept = 0;
 };
 
-/// As advance(); null: nobody watches.
+/// Calls advance() where `progress` is not null.
 inline void advance(WorkProgress* progress) noexcept {
   if (progress != nullptr) progress->advance();
 }

@@ -29,7 +29,7 @@ struct CpuAffinity {
   std::optional<int> requested;  ///< threads a rank
   std::string requested_by = {};
   int most = std::numeric_limits<int>::max();  ///< threads a rank, of OMP_THREAD_LIMIT
-  /// Of each rank of the host: cpus beside what it works with, such as its GPU. Empty: not known.
+  /// The cpus beside what each rank of the host works with, such as its GPU. Empty: not known.
   std::vector<std::vector<int>> near = {};
 };
 

@@ -83,10 +83,9 @@ class Optimizer {
   void update(Range summed);
   /// Whether update() of all parameters would leave them and the slots finite. Changes neither.
   bool stays_finite();
-  /// As update(), but the new values take the place of the gradients: the parameters stay as they
-  /// are. Gradients that are not finite stay, too, with those near them; where slots become so, a
-  /// NaN takes the place of one. `summed` lies in a range
-  /// of the part.
+  /// Does what update() does, but writes the new values over the gradients: parameters stay as
+  /// they are. Gradients that are not finite stay, too, with those near them. Where slots become
+  /// so, a NaN takes the place of one. `summed` lies in a range of the part.
   void replace(Range summed);
   /// After replace() of every range on its rank: takes the parameters over from where the
   /// gradients were. The moving average follows.

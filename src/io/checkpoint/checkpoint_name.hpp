@@ -14,7 +14,7 @@ std::optional<std::uint64_t> checkpoint_step(std::string_view name);
 /// The name under which file `name` grows until it is complete. `maker`: hexadecimal digits and
 /// dashes that nobody else uses, so that no two writers share a file.
 std::string temporary_name(std::string_view name, std::string_view maker);
-/// Of any file that is written here; with no maker for a checkpoint of an earlier build.
+/// Whether `name` is that of a file under way; checkpoints of earlier builds name no maker.
 bool is_temporary_name(std::string_view name);
 
 /// Names in an open directory, in no order. What may pass is tried again, for eight seconds; then

@@ -51,7 +51,7 @@ class CheckpointDirectory {
   std::vector<std::string> take_notes();
 
  private:
-  /// As a temporary was when it was seen for the first time, or last changed.
+  /// What a temporary was when it was seen for the first time, or last changed.
   struct LastSeen {
     std::int64_t size = 0, changed_s = 0, changed_ns = 0;
     std::chrono::steady_clock::time_point since;

@@ -70,7 +70,7 @@ class WriterConnection {
   /// not replaced. Says what to do; empty where neither is seen.
   std::string trouble();
 
-  /// As WriterProcess.
+  /// Both do what WriterProcess does.
   void kill() { process_.kill(); }
   std::optional<std::string> fork_server_ended() { return process_.fork_server_ended(); }
 

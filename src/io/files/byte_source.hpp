@@ -65,7 +65,7 @@ FileDescriptor open_to_read(const std::string& path);
 /// MiB `progress` hears, here and below; null: nobody.
 std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::uint8_t> into,
                     WorkProgress* progress = nullptr);
-/// As read_at(), but that reading ends before the file's size does is a ReadFailure, too.
+/// Reads as read_at() does, but throws ReadFailure also where reading ends before the file's size.
 std::size_t read_all_at(const FileDescriptor& file, std::uint64_t offset,
                         std::span<std::uint8_t> into, WorkProgress* progress = nullptr);
 

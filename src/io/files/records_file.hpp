@@ -35,7 +35,7 @@ struct RecordTable {
 /// More make no data set; a name takes eight times the four bytes that it may have in a table.
 inline constexpr std::size_t most_classes = 1'000'001;
 
-/// As bytes, with a checksum: docs/reference/records-format.md.
+/// The table's bytes, with a checksum: docs/reference/records-format.md.
 std::vector<std::uint8_t> encode_table(const RecordTable& table);
 /// Throws Undecodable for bytes that encode_table() did not make. What records say is not looked
 /// at.

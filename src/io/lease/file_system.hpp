@@ -12,7 +12,7 @@ struct FileSystem {
   bool is_local = false;
 };
 
-/// Of the open file or folder `fd`. What is not known to be local counts as shared by hosts.
+/// The file system of the open file or folder `fd`. One not known to be local counts as shared.
 FileSystem file_system_of(int fd);
 
 /// Bytes a user may still write; nothing where the file system does not say.

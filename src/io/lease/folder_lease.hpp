@@ -44,7 +44,7 @@ class FolderLease {
 
   /// The lock file, which says Lease::State::held in its first line.
   int file() const { return file_.get(); }
-  /// Of this lease alone: for names of files that are its holder's.
+  /// A text that is this lease's alone, for names of files that are its holder's.
   const std::string& token() const { return token_; }
   /// Throws unless the directory that has this path now still has a lease of `run`: Error with
   /// Exit::locked where another run has taken it, with Exit::storage where there is none.

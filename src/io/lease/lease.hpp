@@ -1,4 +1,10 @@
 #pragma once
+// Room `io/lease`: which run holds a checkpoint directory. The lock file names the holder, who
+// beats in it; another run takes over only from one that is seen dead or silent (decisions/0017).
+//
+// Threads: the writer process's main one, and one each that beats and that watches the path.
+//
+// Where locks do not hold, as on some network file systems, the beat alone decides.
 #include <chrono>
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,10 @@
 #pragma once
+// Room `io/loader`: fills batches ahead of training. The sampler says which samples a batch has, by
+// seed and position alone; fillers read, decode and distort them; the Loader hands batches over.
+//
+// Threads: loader threads fill, each a batch of its own; the main thread takes them in order.
+//
+// A sample that cannot be decoded is replaced in training, and left out of an evaluation.
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -1,4 +1,10 @@
 #pragma once
+// Room `train/checkpoint`: when the training state is saved, and how a run takes one up. The
+// writer of `io` puts the bytes on disk; `state` knows which they are.
+//
+// Thread: main. Saves of one rank's state are not collective, those of shards are, as is resume().
+//
+// A failed save is told and counted, and training goes on.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -45,8 +51,8 @@ class CheckpointManager {
   /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
   /// comes after that would be trained for nothing.
   void offer(const Position& position);
-  /// As offer(), whether one is due or not. Where no slot is free, that is told and counted only if
-  /// it is. Collective where the ranks have shards.
+  /// Saves whether that is due or not. Where no slot is free, that is told and counted only if a
+  /// save is due. Collective where the ranks have shards.
   virtual void save(const Position& position) { start_save(position); }
   /// Whether rank 0 wants all ranks to save their shards steps_to_start() behind `next`, and is
   /// ready for them: no save is asked for that has not started, and no copy is under way.
@@ -73,11 +79,11 @@ class CheckpointManager {
   virtual std::optional<Error> finish(const Position& position, const Deadline& deadline,
                                       bool hurry = false);
 
-  /// Of the first save that was refused, as the state has a NaN or infinite value: what was told;
-  /// empty, there is none. Such a state stays one: the job is to end.
+  /// What was told of the first save that was refused, because the state has a NaN or infinite
+  /// value; empty: none was. Such a state stays one: the job is to end.
   const std::string& refused() const { return refused_; }
   SaveCounts counts() const { return {writer_.saved(), failed(), skipped_}; }
-  /// Of a save, its copy and the writer's time for it; 0 if there was none.
+  /// The longest that a save took, with its copy; 0: there was none.
   double longest_save_s() const { return longest_save_s_; }
   /// Whether a save is under way, as far as offer() has heard.
   bool saving() const { return copying_ || started_ > writer_.saved() + failed(); }

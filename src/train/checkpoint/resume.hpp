@@ -31,7 +31,8 @@ enum class Wanted {
                ///< one
 };
 
-/// Of the checkpoint that resume() would take, by its index alone: it may prove damaged later.
+/// What the checkpoint that resume() would take says of itself. Only its index is read: it may
+/// prove damaged later.
 /// `progress` hears which file is read, and may be null.
 std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
                                                      const std::filesystem::path& directory,

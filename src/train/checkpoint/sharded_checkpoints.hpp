@@ -16,7 +16,8 @@ class ShardedCheckpointManager final : public CheckpointManager {
   /// What rank 0 says of its next save, on all ranks. Collective.
   using Rank0Says = std::function<bool(bool mine)>;
 
-  /// As CheckpointManager's. A save whose shards have not come after `patience_s` is given up.
+  /// Gives up a save whose shards have not come after `patience_s`. All else is
+  /// CheckpointManager's.
   ShardedCheckpointManager(io::CheckpointWriter writer, Snapshotter& state,
                            io::CheckpointMetadata constant, config::CheckpointEvery every,
                            std::uint64_t epoch_samples, Report report, Rank0Says rank_0_says,

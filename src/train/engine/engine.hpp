@@ -1,4 +1,9 @@
 #pragma once
+// Room `train/engine`: what one rank trains on. An engine owns the buffers, the compiled network
+// and the communicators of CPUs or a GPU, and makes the steppers that change them. All that differs
+// between the two is here; `loop` and `hooks` know only the interfaces.
+//
+// Thread: main. Engines and steppers are collective where a contract says nothing else.
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,9 +43,9 @@ class EngineProbe {
     double usual_s = 0;                   ///< of this rank's share
     double other_s = 0;
   };
-  /// Of `other` images and of this rank's share, on the calling thread, for 0.3 s or least_runs
-  /// each. None on GPUs and for want of memory. Gradients are overwritten: between steps only. Not
-  /// collective.
+  /// Times batches of `other` images and of this rank's share, on the calling thread, for 0.3 s or
+  /// least_runs each. Returns none on GPUs and for want of memory. Overwrites gradients: between
+  /// steps only. Not collective.
   virtual std::optional<BatchSeconds> time_batches(int /*other*/) { return std::nullopt; }
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.
   /// Of the last step, whose backward pass took `backward_s`.
@@ -57,7 +62,7 @@ class TrainingEngine {
 
   /// What the user should know of it before training, line by line.
   virtual std::vector<std::string> notes() const = 0;
-  /// Of this rank's GPU, as PCI has it; empty: there is none.
+  /// The PCI address of this rank's GPU; empty: there is none.
   virtual std::string gpu_bus_id() const { return {}; }
   virtual allreduce::Communicator& communicator() = 0;
   virtual const TrainingState& state() = 0;

@@ -11,7 +11,7 @@ namespace ringtrain::train {
 compute::GpuTrainingSettings training_settings(const RunPlan& plan, View averaged_statistics);
 /// Which GPU, and how it computes. Rank 0 shows on standard error how far --autotune is.
 compute::GpuSettings gpu_settings(const RunPlan& plan, int device, int rank);
-/// Of a rank's engines, for the user, line by line.
+/// What the user is told of a rank's engines, line by line.
 std::vector<std::string> engine_lines(const compute::GpuEngines& engines);
 /// One fingerprint where all ranks have chosen alike. `ranks` is whole on rank 0 only.
 std::string fingerprint_of(const std::vector<std::string>& ranks, const std::string& mine);

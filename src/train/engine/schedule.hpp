@@ -21,8 +21,8 @@ compute::Schedule make_schedule(const RunPlan& plan, const model::Supports& supp
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
                                 model::Mode mode, std::optional<int> images = {});
 
-/// As make_schedule() for training, with those fused steps only that every rank's GPU computes
-/// rightly. What any rank refuses is added to `refused`. Collective.
+/// The schedule of training with those fused steps only that every rank's GPU computes rightly.
+/// What any rank refuses is added to `refused`. Collective.
 compute::Schedule checked_schedule(const RunPlan& plan, compute::GpuBackend& backend,
                                    const allreduce::MpiSession& session,
                                    std::vector<compute::GpuRefusal>& refused);

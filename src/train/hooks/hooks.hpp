@@ -1,4 +1,10 @@
 #pragma once
+// Room `train/hooks`: what happens around the steps - logging, checks, saves, comparisons of speed.
+// Each is a Hook of `loop`, which calls them in the order that `training_run.cpp` lists.
+//
+// Thread: main. Hooks run on all ranks and decide alike, by what the sums of a step brought.
+//
+// A hook that wants all ranks to do something asks for it with the sums of the next step.
 #include <deque>
 #include <functional>
 #include <string>

@@ -25,8 +25,8 @@ class Evaluator {
   Evaluator(const Parts& parts, std::vector<Hook*> hooks)
       : parts_(parts), hooks_(std::move(hooks)) {}
 
-  /// Of the weights of `position`, until it is over or the ranks stop. Where too much is unreadable
-  /// for its figures to say anything, StopControl::fail() hears of it. Collective.
+  /// Evaluates the weights of `position`, until it is over or the ranks stop. Where too much is
+  /// unreadable for its figures to say anything, StopControl::fail() hears of it. Collective.
   void evaluate_at(const Position& position);
   /// The step evaluated last as a whole.
   std::optional<std::uint64_t> evaluated_step() const { return evaluated_step_; }

@@ -44,7 +44,7 @@ class StopControl final : public Hook {
   /// Rank 0's, on all ranks: it alone knows. Collective.
   void share_save_s(const allreduce::MpiSession& session);
 
-  /// Of this process.
+  /// The signals that this process gets.
   host::StopSignals& signals() { return signals_; }
 
  private:

@@ -1,4 +1,10 @@
 #pragma once
+// Room `train/loop`: the training loop, evaluation, and what the ranks agree on between steps. It
+// knows no device and no file: steppers, hooks and functions are passed to it.
+//
+// Thread: main. Collective.
+//
+// Nothing here depends on the rank, so that all ranks come to each collective in one order.
 #include <functional>
 #include <optional>
 #include <vector>

@@ -1,4 +1,10 @@
 #pragma once
+// Room `train/performance`: measures what a run could reach - links, shares of the batch, one rank
+// alone - and tells the user. It changes no bit of a training but what the user lets it choose.
+//
+// Thread: main. Collective; gradients are overwritten, so it works between steps only.
+//
+// What a run reached is kept in the user's cache folder, for later ones to be compared with.
 #include <optional>
 #include <vector>
 

@@ -1,4 +1,10 @@
 #pragma once
+// Room `train/plan`: turns options, model, data and ranks into a RunPlan, which all other rooms of
+// `train` read. What does not fit together is an Error here, before any memory is taken.
+//
+// Thread: main. Equal on all ranks but for a rank's own share; collective only where it says so.
+//
+// From here on nothing reads the options that a user left out: recipes have completed them.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,7 +75,7 @@ struct RunPlan {
   void set_gradient_format(Element element, const allreduce::Compression& compression);
   /// Whether gradients travel compressed.
   bool compresses() const { return options.compress && hosts > 1; }
-  /// Of these gradients, as they travel. They are of whole tensors.
+  /// Bytes in which these gradients travel. They are of whole tensors.
   double gradient_bytes(const Range& gradients) const;
   /// What a rank gives to the sums of a step: gradients, as they travel, and statistics.
   double sum_bytes() const;

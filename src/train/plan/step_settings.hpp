@@ -27,7 +27,7 @@ struct StepSettings {
   optim::LearningRate learning_rate;
   bool leaves_out = false;  ///< steps that are not finite, and goes on behind them
 
-  /// Of one sample's gradient in the step's mean.
+  /// What one sample's gradient weighs in the step's mean.
   double sample_weight() const { return 1.0 / (double(accumulate) * micro_batch); }
 };
 

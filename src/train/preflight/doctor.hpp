@@ -1,4 +1,9 @@
 #pragma once
+// Room `train/preflight`: what can be known before training. facts.hpp collects what each host has,
+// the checks judge it on rank 0, and memory_report.hpp plans memory for a machine here or
+// described.
+//
+// Thread: main. Nothing here changes the training that follows.
 #include <map>
 #include <span>
 #include <string>

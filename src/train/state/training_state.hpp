@@ -1,4 +1,9 @@
 #pragma once
+// Room `train/state`: everything that training changes, named as checkpoints name it, and how it is
+// copied, compared and brought together where ranks have shards of it.
+//
+// Threads: the main one; shard_transfer.hpp has threads of its own, which touch only what is
+// copied.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -90,7 +95,7 @@ class TrainingState {
   /// XXH64 of each tensor's bytes, in the order of layout(): those that a checkpoint holds; 0 for
   /// those of which this rank has a shard. Waits for what computes them.
   std::vector<std::uint64_t> hashes() const;
-  /// Of all tensors, also those that are shared. Collective.
+  /// The hashes of all tensors, also those that are shared. Collective.
   std::vector<std::uint64_t> hashes(const allreduce::MpiSession& session) const;
 
  private:

@@ -34,7 +34,7 @@ class GpuShards {
 
   /// The shards of all ranks, for TrainingState.
   const Shards& shards() const { return shards_; }
-  /// The part of this rank. This object outlives its users.
+  /// This rank's part. This object outlives its users.
   compute::GpuPart part();
   /// Brings all ranks' parts of the parameters to all. Collective.
   void gather();

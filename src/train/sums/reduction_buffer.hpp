@@ -1,4 +1,10 @@
 #pragma once
+// Room `train/sums`: what the ranks sum in a step, in which buffer, and over which communicators.
+// Engines compose these for CPUs, GPUs, compression and shards.
+//
+// Thread: main. Collective where a communicator is made or used.
+//
+// The order in which terms are added is fixed: the same ranks and hosts give the same bits.
 #include <span>
 
 #include "ringtrain/base/memory/memory.hpp"

@@ -1,4 +1,9 @@
 #pragma once
+// Room `io/checkpoint`: the format of a checkpoint (docs/reference/checkpoint-format.md), read with
+// distrust: sizes, names and hashes are checked before they are believed, and trouble of a network
+// file system is waited for.
+//
+// Threads: an object belongs to one thread at a time. Not collective.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,4 +1,9 @@
 #pragma once
+// Room `io/checkpoint_writer`: saves while training goes on. A process of its own writes what rank
+// 0 copies into shared memory; it outlives a killed trainer, and another one takes over where it
+// dies (docs/internals/checkpoint-writer.md).
+//
+// Threads: the trainer's end belongs to one thread, but for save_if_killed(). Not collective.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>

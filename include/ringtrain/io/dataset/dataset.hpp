@@ -1,4 +1,10 @@
 #pragma once
+// Room `io/dataset`: labelled images by index, whatever they lie in. One file for each kind; what
+// is listed once is kept in the user's cache folder.
+//
+// Threads: a Dataset serves many at once; a reader belongs to one. Not collective.
+//
+// A sample that cannot be decoded is the sample's failure; a file that is gone ends the job.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,8 +45,8 @@ class Dataset {
   virtual std::unique_ptr<SampleReader> reader() const = 0;
   /// One line for the log.
   virtual std::string description() const = 0;
-  /// Of every sample's name, size and label, not of where the data lies: ranks that see the same
-  /// data agree.
+  /// A hash of every sample's name, size and label, not of where the data lies: ranks that see the
+  /// same data agree.
   virtual std::uint64_t manifest_hash() const = 0;
 
   int classes() const { return static_cast<int>(class_names().size()); }

@@ -1,4 +1,10 @@
 #pragma once
+// Room `io/files`: bytes of data sets - whole files, shards of TFRecord or our own records - and
+// what is tried again where a network file system fails for a while.
+//
+// Threads: loader threads share a file's descriptor; an object says where it belongs to one.
+//
+// Indexes of shards are checked before memory is taken for what they claim.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

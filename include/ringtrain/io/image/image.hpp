@@ -1,4 +1,10 @@
 #pragma once
+// Room `io/image`: decodes JPEG and PNG files, cuts out, scales and distorts them, on 8-bit pixels.
+// The same bytes and numbers give the same pixels on every CPU.
+//
+// Threads: functions keep nothing; an object belongs to one.
+//
+// A file that cannot be decoded is an UnreadableSample, whatever its bytes are.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -12,7 +12,7 @@ job() { # RANKS ARGUMENTS...
 
 job 2 --doctor --checkpoint-dir new
 exits "--doctor" 0
-for row in options hosts clocks threads processors GPUs MPI network EFA memory /dev/shm limits data checkpoints; do
+for row in options hosts threads GPUs MPI network EFA memory /dev/shm limits data checkpoints; do
   check "--doctor: the row $row" has "^  (ok|note|warning) +$row +[a-zA-Z0-9]"
 done
 check "--doctor: all is tried" has "training would begin"
@@ -43,7 +43,7 @@ kill $owner && wait $owner 2>/dev/null
 # What is found is told by every run, once, also with --quiet; where all is well nobody hears of it.
 job 2
 exits "all well" 0
-sed -Ei '/doctor: (hosts|clocks|threads|processors|GPUs|network|EFA|memory|\/dev\/shm|limits): /d' log  # as this machine may be
+sed -Ei '/doctor: (hosts|threads|GPUs|network|EFA|memory|\/dev\/shm|limits): /d' log  # as this machine may be
 check "all well: nothing is told" lacks "doctor"
 (ulimit -n 130 && job 2 --quiet)
 exits "few files" 0

@@ -67,32 +67,6 @@ CheckResult check_threads(std::span<const HostFacts> ranks) {
   return e;
 }
 
-CheckResult check_processors(std::span<const HostFacts> ranks) {
-  constexpr double tolerated_theft = 0.05;
-  const std::string governor = ranks[0].governor.empty() ? "not known" : ranks[0].governor;
-  CheckResult e{
-      "processors",
-      fmt::format("frequency governor {}; {:.1f} % stolen", governor, 100 * ranks[0].stolen),
-      {}};
-  for (const auto& [host, there] : ranks_by_host(ranks)) {
-    const HostFacts& facts = facts_of(ranks, there[0]);
-    // of a driver that steers frequencies itself, powersave is the usual one
-    if (facts.governor == "powersave" && facts.frequency_driver.find("pstate") == std::string::npos)
-      e.findings.push_back({.weight = note,
-                            .what = "the frequency governor powersave keeps cpus slow",
-                            .advice = "cpupower frequency-set -g performance",
-                            .ranks = there});
-    if (facts.stolen > tolerated_theft)
-      e.findings.push_back(
-          {.weight = note,
-           .what = fmt::format("so far the host of this virtual machine took {:.0f} % of its time",
-                               100 * facts.stolen),
-           .advice = "expect steps of changing length, or use another machine",
-           .ranks = there});
-  }
-  return e;
-}
-
 CheckResult check_memory(std::span<const HostFacts> ranks) {
   if (ranks[0].on_gpu) return {"memory", "of GPUs: see --plan", {}};
   CheckResult e{"memory",

@@ -89,21 +89,6 @@ CheckResult check_hosts(std::span<const HostFacts> ranks) {
   return e;
 }
 
-CheckResult check_clocks(std::span<const HostFacts> ranks) {
-  constexpr double tolerated_s = 1;
-  const auto [first, last] = std::ranges::minmax_element(ranks, {}, &HostFacts::clock_s);
-  const double apart_s = last->clock_s - first->clock_s;
-  CheckResult e{"clocks", fmt::format("at most {:.1f} s apart", apart_s), {}};
-  if (apart_s > tolerated_s)
-    e.findings.push_back(
-        {.weight = note,
-         .what = fmt::format("the clocks of {} and {} are {:.1f} s apart: times in "
-                             "their logs do not compare",
-                             first->host, last->host, apart_s),
-         .advice = "let chrony or ntpd set them"});
-  return e;
-}
-
 CheckResult check_gpus(std::span<const HostFacts> ranks) {
   if (!ranks[0].on_gpu) return {"GPUs", "training on CPUs", {}};
   std::vector<int> host_of;

@@ -11,10 +11,9 @@
 namespace ringtrain::train {
 namespace {
 
-constexpr std::array<Check, 14> checks = {
-    check_plan,          check_hosts,  check_clocks,  check_threads,    check_processors,
-    check_gpus,          check_mpi,    check_network, check_fabric,     check_memory,
-    check_shared_memory, check_limits, check_data,    check_checkpoints};
+constexpr std::array<Check, 12> checks = {
+    check_plan,   check_hosts,  check_threads,       check_gpus,   check_mpi,  check_network,
+    check_fabric, check_memory, check_shared_memory, check_limits, check_data, check_checkpoints};
 
 // Ranks come in order, so theirs stay ascending.
 std::vector<Finding> merged(const std::vector<Finding>& findings) {

@@ -41,9 +41,7 @@ using Check = CheckResult (*)(std::span<const HostFacts> ranks);
 
 CheckResult check_plan(std::span<const HostFacts> ranks);
 CheckResult check_hosts(std::span<const HostFacts> ranks);
-CheckResult check_clocks(std::span<const HostFacts> ranks);
 CheckResult check_threads(std::span<const HostFacts> ranks);
-CheckResult check_processors(std::span<const HostFacts> ranks);
 CheckResult check_gpus(std::span<const HostFacts> ranks);
 CheckResult check_mpi(std::span<const HostFacts> ranks);
 CheckResult check_network(std::span<const HostFacts> ranks);

@@ -6,13 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <system_error>
 
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
@@ -41,23 +37,6 @@ namespace ringtrain::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_word(const std::string& path) {
-  std::string word;
-  std::ifstream(path) >> word;
-  return word;
-}
-
-// "cpu user nice system idle iowait irq softirq steal ..."
-double stolen_share() {
-  std::ifstream file("/proc/stat");
-  std::string name;
-  std::array<double, 8> ticks{};
-  file >> name;
-  for (double& tick : ticks) file >> tick;
-  const double all = std::accumulate(ticks.begin(), ticks.end(), 0.0);
-  return file && all > 0 ? ticks.back() / all : 0;
-}
 
 /// Bytes that a user may still write below `path`, or below the nearest folder that is there.
 /// File systems without blocks, as /proc and some of memory, name no limit.
@@ -112,20 +91,11 @@ bool finds_nccl_plugin() {
   });
 }
 
-double clock_of_day_s() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
 void find_cpus(HostFacts& facts, const host::ThreadPlan& threads) {
   facts.threads = threads.threads;
   facts.cpus = threads.cpus;
   facts.cpus_of_job =
       static_cast<int>(host::affinity(host::launcher_process().value_or(::getppid())).size());
-  const std::string clock = "/sys/devices/system/cpu/cpu0/cpufreq/";
-  facts.governor = first_word(clock + "scaling_governor");
-  facts.frequency_driver = first_word(clock + "scaling_driver");
-  facts.stolen = stolen_share();
 }
 
 void find_network(HostFacts& facts, const config::Options& options) {
@@ -168,8 +138,6 @@ HostFacts collect_host_facts(const config::Options& options, const host::ThreadP
   facts.shm_free = room_in("/dev/shm");
   facts.files = limit_of(RLIMIT_NOFILE);
   facts.lockable = limit_of(RLIMIT_MEMLOCK);
-  session.barrier();
-  facts.clock_s = clock_of_day_s();
   return facts;
 }
 
@@ -193,13 +161,13 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession
   facts.keep = o.keep;
 }
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts, host, machine, host_number, clock_s, threads, cpus,
-                                   cpus_of_job, governor, frequency_driver, stolen, on_gpu, gpus,
-                                   same_bits, nccl_algorithms, network, interfaces,
-                                   network_of_meeting, addresses, efa_devices, efa_plugin,
-                                   fast_fabric, threads_share_mpi, planned, available, shm_free,
-                                   files, lockable, data, unreadable, checkpoint_dir, checkpoint,
-                                   checkpoint_room, checkpoints_there, keep, failure, failure_code)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts, host, machine, host_number, threads, cpus,
+                                   cpus_of_job, on_gpu, gpus, same_bits, nccl_algorithms, network,
+                                   interfaces, network_of_meeting, addresses, efa_devices,
+                                   efa_plugin, fast_fabric, threads_share_mpi, planned, available,
+                                   shm_free, files, lockable, data, unreadable, checkpoint_dir,
+                                   checkpoint, checkpoint_room, checkpoints_there, keep, failure,
+                                   failure_code)
 
 std::string to_text(const HostFacts& facts) {
   return nlohmann::json(facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

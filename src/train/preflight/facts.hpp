@@ -19,13 +19,10 @@ inline constexpr auto unknown_room = ~std::uint64_t{0};
 struct HostFacts {
   std::string host, machine;  ///< its name, and what no two machines share
   int host_number = 0;        ///< MpiSession::host_of()
-  double clock_s = 0;         ///< of the day, when all ranks looked at it
 
   int threads = 1;
   std::vector<int> cpus;  ///< that the rank's threads may run on
   int cpus_of_job = 0;    ///< that all ranks of the host together may have
-  std::string governor, frequency_driver;
-  double stolen = 0;  ///< share of the machine's time that its host took, since it started
 
   bool on_gpu = false;
   std::vector<std::string> gpus;  ///< PCI bus ids of those it sees

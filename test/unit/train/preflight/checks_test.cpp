@@ -107,16 +107,6 @@ TEST_CASE("doctor: machines of one name are told apart by their kernels") {
   CHECK_THAT(finding(ranks).what, Contains("2 containers share one machine"));
 }
 
-TEST_CASE("doctor: clocks more than a second apart are noted") {
-  std::vector<HostFacts> ranks{well(0), well(1)};
-  ranks[0].clock_s = 1000;
-  ranks[1].clock_s = 1001;
-  CHECK(findings(ranks).empty());
-
-  ranks[1].clock_s = 1001.5;
-  CHECK_THAT(finding(ranks).what, Contains("node0 and node1 are 1.5 s apart"));
-}
-
 TEST_CASE("doctor: more threads than the mask has cpus") {
   std::vector<HostFacts> ranks{well(), well()};
   ranks[1].cpus = {1};
@@ -311,19 +301,6 @@ TEST_CASE("doctor: room for the checkpoints that stay and one more") {
 
   f.checkpoint_room = unknown_room;
   CHECK(findings({f}).empty());
-}
-
-TEST_CASE("doctor: slow clocks and stolen time are noted") {
-  HostFacts f = well();
-  f.governor = "powersave";
-  f.frequency_driver = "intel_pstate";
-  CHECK(findings({f}).empty());
-
-  f.frequency_driver = "acpi-cpufreq";
-  CHECK(finding({f}).weight == Weight::note);
-  f.governor = "performance";
-  f.stolen = 0.2;
-  CHECK_THAT(finding({f}).what, Contains("20 %"));
 }
 
 TEST_CASE("doctor: ranks on many hosts are counted, not listed") {

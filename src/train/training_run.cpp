@@ -58,7 +58,7 @@ TrainingRun::TrainingRun(const RunContext& run, TrainingEngine& engine, monitor:
       config_(config::canonical_config(run.options(), training_data(run.plan))),
       plans_(with_shares(engine.plans(), run.plan)),
       control_(run.options().max_time_s, since_start),
-      efficiency_(run.plan, engine, run.session, run.output) {}
+      efficiency_(run, engine) {}
 
 void TrainingRun::prepare(io::WriterProcess& writer) {
   run_.progress.enter(metrics::Phase::resume, options().checkpoint_dir);
@@ -141,7 +141,7 @@ int TrainingRun::run(io::WriterProcess& writer) {
 }
 
 void TrainingRun::compare_with_one_rank() {
-  const auto measured = measure_baseline(run_.plan, engine_, run_.session, control_.signals());
+  const auto measured = measure_baseline(run_, engine_, control_.signals());
   if (!measured) return;  // the first step of training finds the same request
   const metrics::ScalingResult& result = *measured;
   for (const std::string& line : metrics::speedup_lines(result, run_.session.size()))
@@ -252,9 +252,7 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
   CheckpointHook saves(checkpoints, control_, run_.progress, options().final_save_timeout_s);
   LogHook logger({run_, *log_, &watchdog_, &loader, &checkpoints});
   run_.progress.enter(metrics::Phase::open, cache_folder());
-  SpeedHook speed(
-      {run_.plan, engine_, run_.session, run_.progress, run_.output, *log_, efficiency_}, hosts_,
-      most_steps_ == 0);
+  SpeedHook speed({run_, engine_, *log_, efficiency_}, hosts_, most_steps_ == 0);
   run_.progress.enter(metrics::Phase::plan);
   const std::vector<Hook*> hooks = {&guard,  &control_, &unreadable, &replicas,
                                     &logger, &saves,    &speed};

@@ -15,9 +15,9 @@ namespace ringtrain::train {
 
 SpeedHook::SpeedHook(const Parts& parts, const std::vector<std::string>& hosts, bool in_full)
     : parts_(parts), in_full_(in_full), hosts_(hosts) {
-  if (parts.session.rank() > 0 || !in_full) return;
+  if (parts.run.session.rank() > 0 || !in_full) return;
   past_runs_.emplace(cache_folder(), "run",
-                     run_configuration(parts.plan, parts.engine.device(), hosts));
+                     run_configuration(parts.run.plan, parts.engine.device(), hosts));
   expect_past_speed();
 }
 
@@ -25,7 +25,7 @@ void SpeedHook::expect_past_speed() {
   const auto past = past_runs_->find();
   if (!past) return;
   const auto when = std::chrono::system_clock::from_time_t(past->measured);
-  expect({.step_s = parts_.plan.global_batch / past->examples_per_second.median,
+  expect({.step_s = parts_.run.plan.global_batch / past->examples_per_second.median,
           .source = fmt::format("the run of {} reached", metrics::timestamp(when).substr(0, 16)),
           .phases = past->phases});
   is_expected_ = true;
@@ -37,10 +37,10 @@ void SpeedHook::expect(monitor::SlowdownReporter::Expectation expected) {
 
 // Its forecast knows of sums beside backward, but not of a gather behind the update.
 void SpeedHook::measure_links(const Position& start) {
-  const RunPlan& plan = parts_.plan;
+  const RunPlan& plan = parts_.run.plan;
   if (!plan.shards_optimizer() || plan.options.device != config::Device::cuda)
-    links_.emplace(plan, parts_.engine.probe(), parts_.session, parts_.progress, parts_.output,
-                   start);
+    links_.emplace(plan, parts_.engine.probe(), parts_.run.session, parts_.run.progress,
+                   parts_.run.output, start);
   host_links_ = parts_.engine.probe().measure_host_links();
 }
 
@@ -57,12 +57,12 @@ void SpeedHook::between_steps(Trainer& trainer) {
 void SpeedHook::compare_host_links() {
   monitor::LinkSpeeds links{.start = host_links_,
                             .now = parts_.engine.probe().measure_host_links()};
-  if (parts_.session.rank() > 0) return;
+  if (parts_.run.session.rank() > 0) return;
   links.hosts.resize(links.now.size());
   for (std::size_t rank = 0; rank < hosts_.size(); ++rank)
-    links.hosts[static_cast<std::size_t>(parts_.session.host_of()[rank])] = hosts_[rank];
-  const double hosts = parts_.session.hosts();
-  links.step_bytes = 2 * (hosts - 1) / hosts * parts_.plan.sum_bytes();
+    links.hosts[static_cast<std::size_t>(parts_.run.session.host_of()[rank])] = hosts_[rank];
+  const double hosts = parts_.run.session.hosts();
+  links.step_bytes = 2 * (hosts - 1) / hosts * parts_.run.plan.sum_bytes();
   links.step_s = last_step_s_;
   parts_.log.event("link_speeds", monitor::compare_links(links));
 }
@@ -76,8 +76,8 @@ void SpeedHook::after_step(const Position& /*position*/) {
 void SpeedHook::expect_verdict() {
   if (is_expected_ || !links_->expected()) return;
   is_expected_ = true;
-  const RunPlan& plan = parts_.plan;
-  const allreduce::MpiSession& session = parts_.session;
+  const RunPlan& plan = parts_.run.plan;
+  const allreduce::MpiSession& session = parts_.run.session;
   const metrics::Forecast& step = *links_->expected();
   const bool on_its_own =
       plan.options.device == config::Device::cuda || session.hosts() == session.size();
@@ -97,7 +97,7 @@ StepLogger::Expected SpeedHook::expected() const {
 }
 
 void SpeedHook::keep() {
-  parts_.progress.enter(metrics::Phase::open, cache_folder());
+  parts_.run.progress.enter(metrics::Phase::open, cache_folder());
   keep_best();
   if (in_full_) parts_.efficiency.keep_own(parts_.log.times());
 }
@@ -108,11 +108,12 @@ void SpeedHook::keep_best() {
   const monitor::SlowdownReporter* const slowdowns = parts_.log.slowdowns();
   const auto best = slowdowns != nullptr ? slowdowns->best() : std::nullopt;
   if (!past_runs_ || !best) return;
-  const double reached = parts_.plan.global_batch / best->step_s;
+  const double reached = parts_.run.plan.global_batch / best->step_s;
   const auto past = past_runs_->find();
   if (past && past->examples_per_second.median > reached && !slowdowns->has_settled()) return;
   const std::string why = past_runs_->keep({{reached, 0}, best->phases, std::time(nullptr)});
-  if (!why.empty()) parts_.output.note("the speed of this run is not kept for later ones: " + why);
+  if (!why.empty())
+    parts_.run.output.note("the speed of this run is not kept for later ones: " + why);
 }
 
 }  // namespace ringtrain::train

@@ -16,11 +16,8 @@ namespace ringtrain::train {
 class SpeedHook final : public Hook {
  public:
   struct Parts {
-    const RunPlan& plan;
+    RunContext run;
     TrainingEngine& engine;
-    const allreduce::MpiSession& session;
-    monitor::Progress& progress;
-    metrics::Reporter& output;
     StepLogger& log;
     Efficiency& efficiency;
   };

@@ -101,21 +101,22 @@ std::optional<metrics::ScalingResult> compare_windows(const RunPlan& plan,
 
 }  // namespace
 
-std::optional<metrics::ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
-                                                       const allreduce::MpiSession& session,
+std::optional<metrics::ScalingResult> measure_baseline(const RunContext& run,
+                                                       TrainingEngine& engine,
                                                        const host::StopSignals& stop) {
+  const RunPlan& plan = run.plan;
   // The stepper first: what compression keeps of a checkpoint comes to it there.
   Runner all(plan, engine.make_stepper({}), plan.loader(io::Split::training), stop);
   const auto kept = engine.state().copy();
   std::optional<Runner> alone;
   try {
-    if (session.rank() == 0)
+    if (run.session.rank() == 0)
       alone.emplace(plan, engine.make_solo_stepper(), plan.lone_loader(), stop);
-    auto result = compare_windows(plan, session, all, alone);
+    auto result = compare_windows(plan, run.session, all, alone);
     engine.state().copy_from(kept);
     return result;
   } catch (const std::exception& failure) {
-    session.abort(failure);  // while the runners live: what they have under way may never end
+    run.session.abort(failure);  // while the runners live: what they have under way may never end
   }
 }
 

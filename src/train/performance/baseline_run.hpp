@@ -1,9 +1,8 @@
 #pragma once
-#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/metrics/scaling/speedup.hpp"
 #include "train/engine/engine.hpp"
-#include "train/plan/run_plan.hpp"
+#include "train/plan/run_context.hpp"
 
 namespace ringtrain::train {
 
@@ -11,8 +10,8 @@ namespace ringtrain::train {
 /// all train together, in windows that alternate within this job. Puts the
 /// engine's state back as it was: the training that follows is the same with and without. Every
 /// rank gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
-std::optional<metrics::ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
-                                                       const allreduce::MpiSession& session,
+std::optional<metrics::ScalingResult> measure_baseline(const RunContext& run,
+                                                       TrainingEngine& engine,
                                                        const host::StopSignals& stop);
 
 }  // namespace ringtrain::train

@@ -16,17 +16,14 @@ constexpr std::int64_t least_steps = 30;  // of which the first ten warm up
 
 }  // namespace
 
-Efficiency::Efficiency(const RunPlan& plan, const TrainingEngine& engine,
-                       const allreduce::MpiSession& session, metrics::Reporter& output)
-    : plan_(plan),
-      session_(session),
-      output_(output),
-      speeds_(session.rank() == 0 ? cache_folder() : "", "one-rank",
-              speed_configuration(plan, engine.device())) {}
+Efficiency::Efficiency(const RunContext& run, const TrainingEngine& engine)
+    : run_(run),
+      speeds_(run.session.rank() == 0 ? cache_folder() : "", "one-rank",
+              speed_configuration(run.plan, engine.device())) {}
 
 void Efficiency::keep(const PastRun& speed) {
   if (const std::string why = speeds_.keep(speed); !why.empty())
-    output_.note("the speed of one rank is not kept for later runs: " + why);
+    run_.note("the speed of one rank is not kept for later runs: " + why);
 }
 
 void Efficiency::keep(const metrics::ScalingResult& measured) {
@@ -34,19 +31,19 @@ void Efficiency::keep(const metrics::ScalingResult& measured) {
 }
 
 void Efficiency::keep_own(const metrics::StepTimes& run) {
-  if (session_.size() > 1 || run.steps() < least_steps) return;
+  if (run_.session.size() > 1 || run.steps() < least_steps) return;
   metrics::PhaseSeconds phases = run.total();
   for (double& seconds : phases.seconds) seconds /= double(run.steps());
   keep(PastRun{run.throughput(), phases, std::time(nullptr)});
 }
 
 void Efficiency::recall(const Position& start) {
-  if (session_.size() == 1 || plan_.done(start)) return;
+  if (run_.session.size() == 1 || run_.plan.done(start)) return;
   recalled_ = speeds_.find();
-  is_recalled_ = session_.broadcast(recalled_ ? "found" : "") == "found";
+  is_recalled_ = run_.session.broadcast(recalled_ ? "found" : "") == "found";
   if (recalled_) tell(*recalled_);
-  if (plan_.options.require_efficiency && !is_recalled_)
-    session_.fail_together(
+  if (run_.options().require_efficiency && !is_recalled_)
+    run_.session.fail_together(
         "--require-efficiency: no earlier run has kept what one rank alone reaches with this "
         "model, batch, device and build; add --baseline, or train with one rank first",
         Exit::usage);
@@ -54,9 +51,9 @@ void Efficiency::recall(const Position& start) {
 
 void Efficiency::tell(const PastRun& speed) {
   const double age_s = std::max(0.0, std::difftime(std::time(nullptr), speed.measured));
-  output_.note(fmt::format("one rank alone: {:.1f} +- {:.1f} examples/sec, measured {} ago ({})",
-                           speed.examples_per_second.median, speed.examples_per_second.deviation,
-                           metrics::duration_words(age_s), speeds_.file().string()));
+  run_.note(fmt::format("one rank alone: {:.1f} +- {:.1f} examples/sec, measured {} ago ({})",
+                        speed.examples_per_second.median, speed.examples_per_second.deviation,
+                        metrics::duration_words(age_s), speeds_.file().string()));
 }
 
 std::optional<double> Efficiency::alone() const {
@@ -66,18 +63,18 @@ std::optional<double> Efficiency::alone() const {
 
 // Ranks train the same number of steps.
 void Efficiency::require(const metrics::StepTimes& run) const {
-  if (!is_recalled_ || !plan_.options.require_efficiency) return;
+  if (!is_recalled_ || !run_.options().require_efficiency) return;
   if (run.steps() < least_steps)
-    return output_.note(
+    return run_.note(
         fmt::format("--require-efficiency: not judged, as there were {} steps; {} are the least",
                     run.steps(), least_steps));
   const double examples_per_second = run.throughput().median;
-  double efficiency = recalled_ ? examples_per_second / (session_.size() * *alone()) : 0;
-  session_.broadcast(std::as_writable_bytes(std::span(&efficiency, 1)), 0);
-  if (efficiency < *plan_.options.require_efficiency)
-    session_.fail_together(
+  double efficiency = recalled_ ? examples_per_second / (run_.session.size() * *alone()) : 0;
+  run_.session.broadcast(std::as_writable_bytes(std::span(&efficiency, 1)), 0);
+  if (efficiency < *run_.options().require_efficiency)
+    run_.session.fail_together(
         fmt::format("the efficiency was {:.3f} of one rank alone, --require-efficiency asks for {}",
-                    efficiency, *plan_.options.require_efficiency),
+                    efficiency, *run_.options().require_efficiency),
         Exit::inefficient);
 }
 

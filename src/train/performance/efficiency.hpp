@@ -1,9 +1,9 @@
 #pragma once
 #include <optional>
 
-#include "ringtrain/metrics/reporter/reporter.hpp"
 #include "train/engine/engine.hpp"
 #include "train/performance/past_runs.hpp"
+#include "train/plan/run_context.hpp"
 
 namespace ringtrain::train {
 
@@ -12,8 +12,7 @@ namespace ringtrain::train {
 /// passed outlives it.
 class Efficiency {
  public:
-  Efficiency(const RunPlan& plan, const TrainingEngine& engine,
-             const allreduce::MpiSession& session, metrics::Reporter& output);
+  Efficiency(const RunContext& run, const TrainingEngine& engine);
 
   /// Measured in this job: kept for later ones.
   void keep(const metrics::ScalingResult& measured);
@@ -32,9 +31,7 @@ class Efficiency {
   void keep(const PastRun& speed);
   void tell(const PastRun& speed);
 
-  const RunPlan& plan_;
-  const allreduce::MpiSession& session_;
-  metrics::Reporter& output_;
+  const RunContext run_;
   const PastRuns speeds_;
   std::optional<PastRun> recalled_;
   bool is_recalled_ = false;  // on all ranks

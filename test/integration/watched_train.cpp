@@ -211,7 +211,8 @@ const Batch* watched_next(io::Loader* loader) {
   const Batch* batch = real_next(loader);
   if (step_under_way > 0 && samples.is_open())
     for (int i = 0; i < batch->size(); ++i)
-      samples << step_under_way << ' ' << batch->epochs[i] << ' ' << batch->samples[i] << std::endl;
+      samples << step_under_way << ' ' << batch->samples[i].epoch << ' ' << batch->samples[i].index
+              << std::endl;
   return batch;
 }
 

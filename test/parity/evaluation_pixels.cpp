@@ -1,6 +1,5 @@
 // evaluation_pixels MODEL DATA OUT: what the network sees in an evaluation of DATA. OUT.u8: images,
 // height x width x 3 each; OUT.i32: their labels.
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -34,9 +33,11 @@ int main(int argc, char** argv) try {
   std::ofstream images(std::string(argv[3]) + ".u8", std::ios::binary);
   std::ofstream labels(std::string(argv[3]) + ".i32", std::ios::binary);
   while (const Batch* batch = loader.next()) {
-    const auto filled = std::ranges::count_if(batch->labels, [](int label) { return label >= 0; });
-    append(images, batch->images, filled * batch->images.size() / batch->size());
-    append(labels, batch->labels, filled);
+    std::vector<std::int32_t> filled;
+    for (const Sample& sample : batch->samples)
+      if (sample.target.label >= 0) filled.push_back(sample.target.label);
+    append(images, batch->images, filled.size() * batch->image_bytes());
+    append(labels, filled, filled.size());
   }
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "evaluation_pixels: %s\n", failure.what());

@@ -28,12 +28,8 @@ class GpuComparison {
     schedule_.parameters = parameters;
     schedule_.statistics = statistics;
     schedule_.batch = schedule_.tensors[0].batch;
-    batch_.labels.resize(schedule_.batch);
-    for (int n = 0; n < schedule_.batch; ++n) {
-      batch_.samples.push_back(100 + n);
-      batch_.epochs.push_back(n % 2);
-      batch_.distortions.push_back({});
-    }
+    for (std::uint32_t n = 0; n < static_cast<std::uint32_t>(schedule_.batch); ++n)
+      batch_.samples.push_back({100 + n, n % 2, {0}});
   }
 
   GpuComparison(Element element, StepCase of)

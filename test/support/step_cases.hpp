@@ -6,6 +6,7 @@
 #include "ringtrain/compute/step.hpp"
 #include "support/activations.hpp"
 #include "support/catch.hpp"
+#include "support/random_batch.hpp"
 
 namespace ringtrain {
 
@@ -268,11 +269,17 @@ inline StepCase cross_entropy_case(int classes) {
   return {{s, s}, 1, {compute::SoftmaxCrossEntropy{0, 1, 0.1f, 0.4f}}};
 }
 
-/// Makes ties of a comparison's random values, and pads its samples of so many classes.
+/// A plain sample, places that pad, and mixed samples: of two classes, and of one class twice.
+inline std::vector<Target> all_kinds_of_targets(int classes) {
+  const std::int32_t last = classes - 1, middle = classes / 2;
+  return {{0}, {-1}, {last, 0, 0.7f}, {middle, middle, 0.3f}, {-1}};
+}
+
+/// Makes ties of a comparison's random values, and sets its targets.
 template <class Comparison>
-void with_ties_and_padding(Comparison& comparison, int classes) {
+void with_ties_and_all_targets(Comparison& comparison, int classes) {
   comparison.map_inputs([](float v) { return std::round(10 * v) / 2; });
-  comparison.batch().labels = {0, -1, classes - 1, classes / 2, -1};
+  set_targets(comparison.batch(), all_kinds_of_targets(classes));
 }
 
 inline StepCase input_case(const compute::Shape& s, compute::Normalisation kind, bool distort,

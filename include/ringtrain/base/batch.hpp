@@ -1,8 +1,23 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ringtrain {
+
+/// What a sample counts as: class `label` with `weight`, class `other` with the rest. A plain
+/// sample, Target{label}, has the whole weight on its label. Mixup and CutMix make the others.
+struct Target {
+  std::int32_t label = -1;     ///< a class; -1 pads a last batch and counts for nothing
+  std::int32_t other = label;  ///< a class wherever `label` is one, perhaps the same
+  float weight = 1;            ///< 0..1
+
+  /// The part of the sample that counts as class `c`.
+  constexpr float share_of(int c) const {
+    return (c == label ? weight : 0) + (c == other ? 1 - weight : 0);
+  }
+};
 
 /// How one image's colours are changed before it is normalised, on the device: x -> (x +
 /// brightness), then saturation, hue and contrast (around the image's mean). The neutral values
@@ -15,20 +30,36 @@ struct ColorJitter {
   float hue = 0;  ///< turn of the colour circle, -0.5..0.5
 };
 
+/// All of a sample but its pixels.
+struct Sample {
+  /// Index in the data set and the epoch it is drawn in: key dropout, and make "each sample once an
+  /// epoch" checkable.
+  std::uint64_t index = 0;
+  std::uint32_t epoch = 0;
+  Target target;
+  ColorJitter jitter;
+};
+
 /// One rank's input of one step, already cropped, resized and flipped.
 struct Batch {
   int height = 0, width = 0, channels = 0;
-  /// samples x height x width x channels, interleaved.
+  /// size() x height x width x channels, interleaved.
   std::vector<std::uint8_t> images;
-  /// A class, or -1: a place that pads a last batch and counts for nothing.
-  std::vector<std::int32_t> labels;
-  /// Index in the data set and the epoch it is drawn in: key dropout, and make "each sample once an
-  /// epoch" checkable.
-  std::vector<std::uint64_t> samples;
-  std::vector<std::uint32_t> epochs;
-  std::vector<ColorJitter> distortions;
+  std::vector<Sample> samples;
 
-  int size() const { return static_cast<int>(labels.size()); }
+  int size() const { return static_cast<int>(samples.size()); }
+  std::size_t image_bytes() const { return std::size_t(height) * width * channels; }
+  std::span<std::uint8_t> image(int place) {
+    return std::span(images).subspan(place * image_bytes(), image_bytes());
+  }
+  /// Makes room for `count` samples and images of these extents; keeps memory that is there.
+  void resize(int count, int image_height, int image_width, int image_channels) {
+    height = image_height;
+    width = image_width;
+    channels = image_channels;
+    samples.resize(count);
+    images.resize(count * image_bytes());
+  }
 };
 
 }  // namespace ringtrain

@@ -33,7 +33,7 @@ struct Buffers {
 /// What one rank's batch came to. Sums, not means: ranks add them up.
 struct StepResult {
   double loss = 0;  ///< sum over samples of the weighted cross-entropies, without L2
-  int samples = 0;  ///< those with a label >= 0
+  int samples = 0;  ///< those with a Target::label >= 0
   int top1 = 0, top5 = 0;
   double forward_seconds = 0, backward_seconds = 0;
   double ranks_seconds = 0;  ///< in SumOverRanks; not in the others

@@ -24,14 +24,14 @@ namespace ringtrain::compute {
 /// How images become numbers.
 enum class Normalisation { standardise_image, mean_deviation };
 
-/// Colour-distorts (Batch::distortions) and normalises the batch's images into y.
+/// Colour-distorts (Sample::jitter) and normalises the batch's images into y.
 /// standardise_image: (v - mean) / max(deviation, 1/sqrt(elements)) over the whole image.
 /// mean_deviation: (v / 255 - mean[channel]) / deviation[channel].
 struct Input {
   TensorId y;
   Normalisation normalisation = Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
-  bool distort = false;  ///< apply Batch::distortions
+  bool distort = false;  ///< apply Sample::jitter
   bool clip = false;     ///< then cut off what left 0..255; only with mean_deviation
   static constexpr const char* name = "Input";
   static constexpr auto reads = std::tuple();
@@ -241,7 +241,7 @@ struct Dropout {
 
 /// Adds weight * sum over samples of cross-entropy(softmax(logits), smoothed label) to
 /// StepResult::loss, and, for the head with `counts`, the samples whose label is among the best 1
-/// and 5. Smoothed target: 1 - smoothing at the label plus smoothing / classes everywhere.
+/// and 5. Smoothed target: (1 - smoothing) * Target::share_of(class) + smoothing / classes.
 /// Training (dlogits != no_tensor): writes dlogits = weight * sample_weight * (softmax - target).
 struct SoftmaxCrossEntropy {
   TensorId logits, dlogits = no_tensor;

@@ -156,10 +156,6 @@ void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa 
 
 void PlannedProgram::check(const Batch& batch) const {
   expects(batch.size() == schedule_.batch, "Program::run: the batch has the schedule's size");
-  expects(batch.samples.size() == batch.labels.size() &&
-              batch.epochs.size() == batch.labels.size() &&
-              batch.distortions.size() == batch.labels.size(),
-          "Program::run: the batch has a sample, epoch and distortion for each label");
   for (const Step& step : schedule_.steps)
     if (const auto* input = std::get_if<Input>(&step))
       expects(batch.images.size() == schedule_.tensors[input->y].elements(),

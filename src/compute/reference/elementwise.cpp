@@ -142,8 +142,8 @@ template <>
 void run(const Dropout& step, State& s) {
   const Shape& shape = s.shape(step.x);
   for (int n = 0; n < shape.batch; ++n) {
-    Philox random(s.seed, Purpose::dropout, step.how.layer + 256 * s.batch->epochs[n],
-                  s.batch->samples[n]);
+    const Sample& sample = s.batch->samples[n];
+    Philox random(s.seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index);
     for (std::size_t i = 0; i < shape.features(); ++i) {
       const std::size_t at = n * shape.features() + i;
       s[step.y][at] = random.uniform() < step.how.keep ? s[step.x][at] / step.how.keep : 0;

@@ -15,7 +15,7 @@ void run(const Input& step, State& s) {
     const std::uint8_t* pixels = &s.batch->images[n * features];
     double* y = &s[step.y][n * features];
     std::copy_n(pixels, features, y);
-    if (step.distort) distort(s.batch->distortions[n], std::span(y, features), shape.channels);
+    if (step.distort) distort(s.batch->samples[n].jitter, std::span(y, features), shape.channels);
     if (step.clip) std::transform(y, y + features, y, clipped<double>);
     if (step.normalisation == Normalisation::standardise_image) {
       const double mean = std::accumulate(y, y + features, 0.0) / double(features);

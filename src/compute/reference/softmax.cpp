@@ -11,7 +11,8 @@ void run(const SoftmaxCrossEntropy& step, State& s) {
   const double smoothing = step.smoothing;
   std::vector<double> probability(classes);
   for (int n = 0; n < s.shape(step.logits).batch; ++n) {
-    const int label = s.batch->labels[n];
+    const Target& target = s.batch->samples[n].target;
+    const int label = target.label;
     const double* logit = &s[step.logits][std::size_t(n) * classes];
     double* dlogit =
         step.dlogits == no_tensor ? nullptr : &s[step.dlogits][std::size_t(n) * classes];
@@ -24,9 +25,9 @@ void run(const SoftmaxCrossEntropy& step, State& s) {
     for (int c = 0; c < classes; ++c) sum += probability[c] = std::exp(logit[c] - highest);
     double loss = 0;
     for (int c = 0; c < classes; ++c) {
-      const double target = smoothing / classes + (c == label ? 1 - smoothing : 0);
-      loss -= target * (logit[c] - highest - std::log(sum));
-      if (dlogit) dlogit[c] = step.weight * s.sample_weight * (probability[c] / sum - target);
+      const double wanted = smoothing / classes + (1 - smoothing) * target.share_of(c);
+      loss -= wanted * (logit[c] - highest - std::log(sum));
+      if (dlogit) dlogit[c] = step.weight * s.sample_weight * (probability[c] / sum - wanted);
     }
     s.result.loss += step.weight * loss;
     if (!step.counts) continue;

@@ -3,18 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <span>
 
 namespace ringtrain::io {
 namespace {
 
 // Tried in place of an unreadable sample; more in a row are no accident.
 constexpr std::uint64_t neighbours = 1000;
-
-std::span<std::uint8_t> image_at(Batch& batch, int place) {
-  const std::size_t bytes = std::size_t(batch.height) * batch.width * batch.channels;
-  return std::span(batch.images).subspan(place * bytes, bytes);
-}
 
 void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
           BatchReport& report) {
@@ -33,16 +27,8 @@ BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options, R
 }
 
 void BatchFiller::shape(Batch& batch) const {
-  const auto places = static_cast<std::size_t>(options_.share.count);
   const Extent output = options_.recipe.output;
-  batch.height = output.height;
-  batch.width = output.width;
-  batch.channels = Image::channels;
-  batch.images.resize(places * output.pixels() * Image::channels);
-  batch.labels.resize(places);
-  batch.samples.resize(places);
-  batch.epochs.resize(places);
-  batch.distortions.resize(places);
+  batch.resize(options_.share.count, output.height, output.width, Image::channels);
 }
 
 void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchReport& report) {
@@ -57,14 +43,13 @@ void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchRepor
 void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
                                 BatchReport& report) {
   const auto [epoch, sample] = order_.at(position);
-  batch.samples[place] = sample;
-  batch.epochs[place] = epoch;
+  batch.samples[place] = {.index = sample, .epoch = epoch};
   const Philox random(options_.seed, Purpose::augment, epoch, sample);
   for (std::uint64_t tried = 0; tried < std::min(neighbours, dataset_.size()); ++tried) {
     const std::uint64_t source = (sample + tried) % dataset_.size();
     try {
       render(source, random, place, batch);
-      batch.labels[place] = dataset_.label(source);
+      batch.samples[place].target = {dataset_.label(source)};
       return;
     } catch (const UnreadableSample& failure) {
       note(source, "the next one takes its place", failure, report);
@@ -77,15 +62,12 @@ void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
 
 void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batch,
                                   BatchReport& report) {
-  batch.samples[place] = position;
-  batch.epochs[place] = 0;
-  batch.labels[place] = -1;
-  batch.distortions[place] = {};
-  std::ranges::fill(image_at(batch, place), std::uint8_t{0});
+  batch.samples[place] = {.index = position};
+  std::ranges::fill(batch.image(place), std::uint8_t{0});
   if (position >= dataset_.size()) return;
   try {
     render(position, std::nullopt, place, batch);
-    batch.labels[place] = dataset_.label(position);
+    batch.samples[place].target = {dataset_.label(position)};
   } catch (const UnreadableSample& failure) {
     note(position, "it is not counted", failure, report);
   }
@@ -97,9 +79,9 @@ void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int
   const Extent full = reader_->open(sample);
   const CropTransform framing =
       random ? training_framing(recipe, full, *random) : evaluation_framing(recipe, full);
-  if (random) batch.distortions[place] = draw_distortion(recipe, *random);
+  if (random) batch.samples[place].jitter = draw_distortion(recipe, *random);
   const PixelView pixels = reader_->pixels(need_of(framing, full, recipe.output));
-  renderer_.run(pixels, framing, recipe.output, image_at(batch, place).data());
+  renderer_.run(pixels, framing, recipe.output, batch.image(place).data());
 }
 
 }  // namespace ringtrain::io

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <new>
 #include <random>
-#include <tuple>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
@@ -293,22 +292,18 @@ std::optional<EngineProbe::BatchSeconds> CpuEngine::time_batches(int other) {
   return std::nullopt;
 }
 
-// Random images, distorted where training distorts: colours are a part of the step.
+// Random images with colour jitter where training has it: it is a part of the step.
 double CpuEngine::seconds_of(compute::Program& program, int images) const {
   const compute::Shape& shape = plan_.model.input;
-  const auto count = static_cast<std::size_t>(images);
   Batch batch;
-  std::tie(batch.height, batch.width, batch.channels) =
-      std::tie(shape.height, shape.width, shape.channels);
-  batch.images.resize(count * shape.features());
+  batch.resize(images, shape.height, shape.width, shape.channels);
   std::minstd_rand numbers(1);
   for (std::uint8_t& value : batch.images) value = static_cast<std::uint8_t>(numbers() >> 8);
-  batch.labels.resize(count);
-  batch.samples.resize(count);
-  batch.epochs.resize(count);
-  const bool distorts = plan_.input.contrast.low < plan_.input.contrast.high;
-  batch.distortions.assign(count,
-                           {.brightness = distorts ? 1.f : 0.f, .contrast = distorts ? 0.9f : 1.f});
+  const bool jitters = plan_.input.contrast.low < plan_.input.contrast.high;
+  for (Sample& sample : batch.samples) {
+    sample.target = {0};
+    if (jitters) sample.jitter = {.brightness = 1, .contrast = 0.9f};
+  }
   constexpr double enough_s = 0.3;
   std::vector<double> seconds;
   for (const Stopwatch watch;

@@ -6,6 +6,7 @@
 
 #include "compute/reference/state.hpp"
 #include "support/catch.hpp"
+#include "support/random_batch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::compute;
@@ -64,15 +65,14 @@ TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's
                       245.933, 0, 0, 0, 86.307, 227.4, 205.133}}}));
   Batch batch;
   batch.images = {10, 20, 30, 200, 100, 50, 0, 255, 7, 250, 250, 250, 3, 2, 1, 90, 180, 240};
-  batch.labels = {0};
-  batch.distortions = {distortion};
+  set_jitter(batch, {distortion});
   Schedule schedule;
   schedule.tensors = {{1, 2, 3, 3}};
   reference::State s(schedule, 1);
   s.batch = &batch;
 
-  compute::reference::run_step(Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true},
-                          s);
+  compute::reference::run_step(
+      Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true}, s);
 
   for (std::size_t i = 0; i < expected.size(); ++i)
     CHECK(255 * s[0][i] == Approx(expected[i]).margin(0.01));

@@ -4,6 +4,7 @@
 #include "support/activations.hpp"
 #include "support/catch.hpp"
 #include "support/gradient_check.hpp"
+#include "support/random_batch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::compute;
@@ -145,9 +146,7 @@ TEST_CASE("gradient: shortcut that drops pixels and adds channels") {
 TEST_CASE("gradient: dropout is its own derivative, with the same mask") {
   State s = pair_state({3, 2, 2, 8}, {3, 2, 2, 8});
   Batch batch;
-  batch.labels = {0, 0, 0};
-  batch.samples = {5, 6, 7};
-  batch.epochs = {1, 1, 2};
+  batch.samples = {{5, 1}, {6, 1}, {7, 2}};
   s.batch = &batch;
 
   check_pair(std::move(s), Dropout{{0.6f, 3}, x, y}, Dropout{{0.6f, 3}, dy, dx});
@@ -168,13 +167,13 @@ TEST_CASE("gradient: concatenation hands each input its channels") {
   CHECK(s[4] == s[1]);
 }
 
-TEST_CASE("gradient: softmax cross-entropy with smoothing, weight and padded samples") {
+TEST_CASE("gradient: softmax cross-entropy with smoothing, weight, mixed and padded samples") {
   Schedule schedule;
-  schedule.tensors = {{3, 1, 1, 7}, {3, 1, 1, 7}};
+  schedule.tensors = {{4, 1, 1, 7}, {4, 1, 1, 7}};
   State s(schedule, 1);
   fill_normal(s[0], 1);
   Batch batch;
-  batch.labels = {2, -1, 6};
+  set_targets(batch, {{2}, {-1}, {6, 0, 0.3f}, {4, 4, 0.8f}});
   s.batch = &batch;
   s.sample_weight = 0.25;
   const SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f};
@@ -187,7 +186,7 @@ TEST_CASE("gradient: softmax cross-entropy with smoothing, weight and padded sam
   loss();
 
   const std::vector<double> analytic = s[1];
-  CHECK(s.result.samples == 2);
+  CHECK(s.result.samples == 3);
   for (std::size_t i = 0; i < analytic.size(); ++i) {
     const double h = 1e-5, kept = s[0][i];
     s[0][i] = kept + h;

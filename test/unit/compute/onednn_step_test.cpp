@@ -192,10 +192,9 @@ TEST_CASE("onednn: a convolution whose images are plain agrees with the referenc
                     AveragePoolBackward{whole, 3, 4},
                     ConvolutionWeightGradient{window, 0, 4, w, b}};
   schedule.backward = 4;
-  Batch batch{9, 10, channels, {}, {1, 3}, {0, 1}, {0, 0}, {{5, 0.8f, 1.2f, 0.1f}, {-9, 1.5f}}};
-  Philox random(3, Purpose::synthetic);
-  for (int i = 0; i < 2 * 90 * channels; ++i)
-    batch.images.push_back(static_cast<std::uint8_t>(random.below(256)));
+  Batch batch = random_batch(schedule.tensors[0]);
+  set_targets(batch, {{1}, {3}});
+  set_jitter(batch, {{5, 0.8f, 1.2f, 0.1f}, {-9, 1.5f}});
 
   std::vector<float> gradients[2];
   double loss[2];
@@ -475,11 +474,12 @@ TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]"
       .check();
 }
 
-TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included", "[onednn]") {
+TEST_CASE("onednn: softmax cross-entropy agrees, mixed and padded samples and ties included",
+          "[onednn]") {
   const int classes = GENERATE(1, 5, 10, 17, 1001);
   CAPTURE(classes);
   BackendComparison comparison(cross_entropy_case(classes));
-  with_ties_and_padding(comparison, classes);
+  with_ties_and_all_targets(comparison, classes);
 
   comparison.check();
 }
@@ -488,7 +488,7 @@ TEST_CASE("onednn: among equal logits the lower class is the better one", "[oned
   const Shape s{5, 1, 1, 6};
   BackendComparison comparison({s, s}, 1, {SoftmaxCrossEntropy{0, 1}});
   comparison.map_inputs([](float) { return 0.f; });
-  comparison.batch().labels = {0, -1, 5, 3, 4};
+  set_targets(comparison.batch(), {{0}, {-1}, {5}, {3}, {4}});
 
   comparison.check();
 }
@@ -497,7 +497,7 @@ TEST_CASE("onednn: a loss without gradient or counts adds to the loss only", "[o
   const Shape s{3, 1, 1, 7};
   BackendComparison comparison({s, s}, 1,
                                {SoftmaxCrossEntropy{0, no_tensor, 0, 0.4f, false}, Add{0, 0, 1}});
-  comparison.batch().labels = {1, -1, 6};
+  set_targets(comparison.batch(), {{1}, {-1}, {6}});
 
   comparison.check();
 }
@@ -514,7 +514,7 @@ TEST_CASE("onednn: input is distorted and normalised as by the reference", "[one
   Batch& batch = comparison.batch();
   for (std::size_t i = 0; i < s.elements(); ++i)
     batch.images.push_back(static_cast<std::uint8_t>(i < s.features() ? 9 : random.below(256)));
-  batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}};
+  set_jitter(batch, {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}});
 
   comparison.check();
 }

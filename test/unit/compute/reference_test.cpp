@@ -3,6 +3,7 @@
 
 #include "compute/reference/state.hpp"
 #include "support/catch.hpp"
+#include "support/random_batch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::compute;
@@ -83,7 +84,7 @@ TEST_CASE("reference: BatchNorm in evaluation uses the running statistics") {
 TEST_CASE("reference: equal logits count as the lower class being better") {
   State s = blank_state({{2, 1, 1, 6}});
   Batch batch;
-  batch.labels = {0, 5};
+  set_targets(batch, {{0}, {5}});
   s.batch = &batch;
 
   run(SoftmaxCrossEntropy{0}, s);
@@ -96,7 +97,7 @@ TEST_CASE("reference: equal logits count as the lower class being better") {
 TEST_CASE("reference: logits that are no numbers are never right") {
   State s = blank_state({{1, 1, 1, 6}});
   Batch batch;
-  batch.labels = {0};
+  set_targets(batch, {{0}});
   s.batch = &batch;
   std::ranges::fill(s[0], std::nan(""));
 
@@ -120,8 +121,7 @@ TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(
   State s = blank_state({{2, 1, 2, 2}});
   Batch batch;
   batch.images = {0, 2, 4, 6, 9, 9, 9, 9};
-  batch.labels = {0, 0};
-  batch.distortions.resize(2);
+  batch.samples.resize(2);
   s.batch = &batch;
   Input step{0, Normalisation::standardise_image, {}, {}, true};
 

@@ -44,7 +44,7 @@ struct Initialised {
 };
 
 std::vector<float> predict(const Initialised& network, compute::Backend& backend, Batch batch) {
-  batch.labels.assign(batch.labels.size(), 1 << 30);  // which nobody is to read
+  for (Sample& sample : batch.samples) sample.target = {1 << 30};  // which nobody is to read
   const auto program = network.compile(backend, Mode::prediction);
   const compute::StepResult result = program->run(batch, 1, nullptr);
   CHECK(result.samples == 0);
@@ -69,11 +69,12 @@ TEST_CASE("prediction: the logits are those of which an evaluation makes loss an
   double loss = 0;
   int hits = 0;
   for (int n = 0; n < batch_size; ++n) {
+    const int label = batch.samples[n].target.label;
     const auto of_sample = std::span(logits).subspan(n * classes, classes);
     const double sum = std::accumulate(of_sample.begin(), of_sample.end(), 0.0,
                                        [](double all, float x) { return all + std::exp(x); });
-    loss += std::log(sum) - of_sample[batch.labels[n]];
-    hits += std::ranges::max_element(of_sample) - of_sample.begin() == batch.labels[n];
+    loss += std::log(sum) - of_sample[label];
+    hits += std::ranges::max_element(of_sample) - of_sample.begin() == label;
   }
   CHECK(loss == Approx(evaluated.loss).epsilon(1e-5));
   CHECK(hits == evaluated.top1);

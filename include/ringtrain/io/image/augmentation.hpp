@@ -28,7 +28,7 @@ struct Augmentation {
   Interval aspect{3.f / 4, 4.f / 3};  ///< ... and width / height, drawn evenly on a log scale
   bool mirror = false;                ///< left and right change places in half of the draws
 
-  /// Ranges of Batch::distortions, which the device applies; these are neutral.
+  /// Ranges of Sample::jitter, which the device applies; these are neutral.
   Interval brightness{0, 0}, contrast{1, 1}, saturation{1, 1}, hue{0, 0};
 
   /// Evaluation: 0 cuts the central window of `output`; otherwise the central part with this

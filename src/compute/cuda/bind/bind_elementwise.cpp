@@ -38,7 +38,6 @@ Action bind(const Dropout& s, Binder& b) {
       .y = b.at(s.y),
       .how = s.how,
       .seed = b.seed(),
-      .epochs = block.epochs(small),
       .samples = block.samples(small),
   };
   return [&b, operands] { kernels::dropout(operands, b.stream()); };

@@ -16,7 +16,7 @@ Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
       .pitch = shape.channels,
       .logits = b.at(s.logits),
       .dlogits = b.at(s.dlogits),
-      .labels = places.block.labels(places.small),
+      .samples = places.block.samples(places.small),
       .smoothing = s.smoothing,
       .weight = s.weight,
       .counts = s.counts,

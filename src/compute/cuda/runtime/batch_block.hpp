@@ -31,18 +31,7 @@ class BatchBlock {
 
   // Where parts of a block lie.
   const StepNumbers* numbers(const std::byte* block) const { return at<StepNumbers>(block, 0); }
-  const std::int32_t* labels(const std::byte* block) const {
-    return at<std::int32_t>(block, labels_);
-  }
-  const std::uint64_t* samples(const std::byte* block) const {
-    return at<std::uint64_t>(block, samples_);
-  }
-  const std::uint32_t* epochs(const std::byte* block) const {
-    return at<std::uint32_t>(block, epochs_);
-  }
-  const ColorJitter* distortions(const std::byte* block) const {
-    return at<ColorJitter>(block, distortions_);
-  }
+  const Sample* samples(const std::byte* block) const { return at<Sample>(block, samples_); }
   const std::uint8_t* images(const std::byte* block) const {
     return at<std::uint8_t>(block, images_);
   }
@@ -55,7 +44,7 @@ class BatchBlock {
 
   int batch_;
   std::size_t image_bytes_;
-  std::size_t labels_, samples_, epochs_, distortions_, images_;  // offsets
+  std::size_t samples_, images_;  // offsets
 };
 
 }  // namespace ringtrain::compute::cuda

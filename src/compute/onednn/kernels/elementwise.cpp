@@ -112,8 +112,8 @@ Action plan(const Dropout& step, Planner& planner) {
   return with_type(x.element, [&]<class T>(T) -> Action {
     return [=, seed = planner.seed(), threads = planner.threads()](const Frame& frame) {
       for_each_item(threads, x.shape.batch, [&](std::size_t n) {
-        Philox random(seed, Purpose::dropout, step.how.layer + 256 * frame.batch.epochs[n],
-                      frame.batch.samples[n]);
+        const Sample& sample = frame.batch.samples[n];
+        Philox random(seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index);
         // The padding must be zero; in place it is.
         if (y.data != x.data) std::fill_n(y.image_at<T>(n), y.image(), T(0));
         for (std::size_t pixel = 0; pixel < x.pixels(); ++pixel)

@@ -9,18 +9,19 @@ namespace ringtrain::compute::onednn {
 namespace {
 
 // What one sample adds to the result.
-struct Sample {
+struct SampleLoss {
   double loss;
   int better;  // classes ahead of the label; -1 for a place that pads the batch
 };
 
 // Writes the unscaled gradient where `dlogit` is not null.
 template <class T>
-Sample cross_entropy(const T* logit, T* dlogit, int classes, int label, double smoothing,
-                     double scale) {
+SampleLoss cross_entropy(const T* logit, T* dlogit, int classes, const Target& target,
+                         double smoothing, double scale) {
+  const int label = target.label;
   const double highest = *std::max_element(logit, logit + classes, std::less<float>());
   double sum = 0, logits = 0;
-  Sample result{0, 0};
+  SampleLoss result{0, 0};
   for (int c = 0; c < classes; ++c) {
     sum += std::exp(logit[c] - highest);
     logits += logit[c];
@@ -28,18 +29,20 @@ Sample cross_entropy(const T* logit, T* dlogit, int classes, int label, double s
     result.better += !(logit[c] < logit[label] || (logit[c] == logit[label] && c >= label));
   }
   const double normaliser = highest + std::log(sum);
-  result.loss = normaliser - (1 - smoothing) * logit[label] - smoothing / classes * logits;
+  const double wanted = std::lerp(double(logit[target.other]), double(logit[label]), target.weight);
+  result.loss = normaliser - (1 - smoothing) * wanted - smoothing / classes * logits;
   if (dlogit == nullptr) return result;
   for (int c = 0; c < classes; ++c) {
-    const double target = smoothing / classes + (c == label ? 1 - smoothing : 0);
-    dlogit[c] = static_cast<float>(scale * (std::exp(logit[c] - normaliser) - target));
+    const double share = smoothing / classes + (1 - smoothing) * target.share_of(c);
+    dlogit[c] = static_cast<float>(scale * (std::exp(logit[c] - normaliser) - share));
   }
   return result;
 }
 
 // In the order of the samples.
-void add_up(std::span<const Sample> samples, const SoftmaxCrossEntropy& step, StepResult& result) {
-  for (const Sample& sample : samples) {
+void add_up(std::span<const SampleLoss> samples, const SoftmaxCrossEntropy& step,
+            StepResult& result) {
+  for (const SampleLoss& sample : samples) {
     if (sample.better < 0) continue;
     result.loss += step.weight * sample.loss;
     if (!step.counts) continue;
@@ -55,18 +58,18 @@ template <>
 Action plan(const SoftmaxCrossEntropy& step, Planner& planner) {
   const Tensor logits = planner.tensor(step.logits);
   const Tensor dlogits = step.dlogits == no_tensor ? Tensor{} : planner.tensor(step.dlogits);
-  const Scratch samples = planner.scratch(logits.shape.batch * sizeof(Sample));
+  const Scratch samples = planner.scratch(logits.shape.batch * sizeof(SampleLoss));
   return with_type(logits.element, [&]<class T>(T) -> Action {
     return [=, threads = planner.threads()](const Frame& frame) {
-      auto* sample = samples.in<Sample>(frame);
+      auto* sample = samples.in<SampleLoss>(frame);
       for_each_item(threads, logits.shape.batch, [&](std::size_t n) {
         T* dlogit = dlogits.data ? dlogits.image_at<T>(n) : nullptr;
-        const int label = frame.batch.labels[n];
+        const Target& target = frame.batch.samples[n].target;
         if (dlogit) std::fill_n(dlogit, dlogits.image(), T(0));
-        sample[n] = label < 0
-                        ? Sample{0, -1}
-                        : cross_entropy(logits.image_at<T>(n), dlogit, logits.shape.channels, label,
-                                        step.smoothing, step.weight * frame.sample_weight);
+        sample[n] = target.label < 0
+                        ? SampleLoss{0, -1}
+                        : cross_entropy(logits.image_at<T>(n), dlogit, logits.shape.channels,
+                                        target, step.smoothing, step.weight * frame.sample_weight);
       });
       add_up(std::span(sample, logits.shape.batch), step, frame.result);
     };

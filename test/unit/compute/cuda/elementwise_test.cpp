@@ -245,20 +245,11 @@ TEST_CASE("cuda kernels: dropout keeps the same elements as the reference") {
   const Shape s{4, 2, 3, channels};
   KernelCase c(element, {s, s}, 1);
   Batch batch;
-  batch.samples = {100, 1ull << 40, 3, 4};
-  batch.epochs = {0, 7, 1, 0};
-  batch.labels.resize(4);
+  batch.samples = {{100, 0}, {1ull << 40, 7}, {3, 1}, {4, 0}};
   c.state.batch = &batch;
   const TensorId y = in_place ? 0 : 1;
-  const DropoutOperands operands{element,
-                                 4,
-                                 s.features(),
-                                 c[0],
-                                 c[y],
-                                 {0.6f, 2},
-                                 c.seed,
-                                 batch.epochs.data(),
-                                 batch.samples.data()};
+  const DropoutOperands operands{element, 4,         s.features(), c[0],
+                                 c[y],    {0.6f, 2}, c.seed,       batch.samples.data()};
 
   c.check(Dropout{{0.6f, 2}, 0, y}, {y}, [&](auto& queue) { work::dropout(operands, queue); });
 

@@ -1,5 +1,6 @@
 #include "compute/cuda/kernels/device/input_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/random_batch.hpp"
 #include "support/stored_form.hpp"
 
 using namespace ringtrain;
@@ -19,7 +20,7 @@ Batch images(const Shape& s) {
         static_cast<std::uint8_t>(image == 0 || image == 4 ? 9 : random.below(256)));
   }
   ++batch.images.back();
-  batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}, {5, 1, 1, 0.4f}, {}};
+  set_jitter(batch, {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}, {5, 1, 1, 0.4f}, {}});
   return batch;
 }
 
@@ -38,7 +39,7 @@ InputOperands operands(Element element, const Shape& s, int y_channels, const Ba
                   s.channels,
                   y_channels,
                   batch.images.data(),
-                  step.distort ? batch.distortions.data() : nullptr,
+                  step.distort ? batch.samples.data() : nullptr,
                   step.normalisation,
                   {},
                   {},

@@ -1,5 +1,6 @@
 #include "compute/cuda/kernels/device/softmax_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/step_cases.hpp"
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;
@@ -18,20 +19,21 @@ struct Head {
   std::vector<float> sample_weight{0.5f}, loss_scale{8};
   SoftmaxOperands operands{};
 
-  Head(Element element, int classes, const SoftmaxCrossEntropy& head, std::vector<int> labels)
-      : c(element, {{int(labels.size()), 1, 1, classes}, {int(labels.size()), 1, 1, classes}}, 1,
+  Head(Element element, int classes, const SoftmaxCrossEntropy& head,
+       const std::vector<Target>& targets)
+      : c(element, {{int(targets.size()), 1, 1, classes}, {int(targets.size()), 1, 1, classes}}, 1,
           [](double v) { return std::round(4 * v) / 2; }),
         step(head) {
-    batch.labels.assign(labels.begin(), labels.end());
+    set_targets(batch, targets);
     c.state.batch = &batch;
     c.state.sample_weight = sample_weight[0];
     operands = {element,
-                labels.size(),
+                targets.size(),
                 classes,
                 classes,
                 c[0],
                 c[step.dlogits],
-                batch.labels.data(),
+                batch.samples.data(),
                 step.smoothing,
                 step.weight,
                 step.counts,
@@ -42,7 +44,7 @@ struct Head {
   }
 
   void run_kernel(const std::vector<TensorId>& written) {
-    std::vector<SampleLoss> workspace(batch.labels.size());
+    std::vector<SampleLoss> workspace(batch.samples.size());
     operands.workspace = workspace.data();
     c.run_kernel(written, [&](auto& queue) { work::softmax_cross_entropy(operands, queue); },
                  {bytes_of_values(totals), bytes_of_values(workspace)});
@@ -58,11 +60,12 @@ struct Head {
 
 }  // namespace
 
-TEST_CASE("cuda kernels: softmax cross-entropy agrees, padded samples and ties included") {
+TEST_CASE(
+    "cuda kernels: softmax cross-entropy agrees, mixed and padded samples and ties included") {
   const Element element = any_element();
   const int classes = GENERATE(1, 5, 10, 17, 128, 129, 1001);
   CAPTURE(element, classes);
-  Head head(element, classes, {0, 1, 0.1f, 0.4f}, {0, -1, classes - 1, classes / 2, -1});
+  Head head(element, classes, {0, 1, 0.1f, 0.4f}, all_kinds_of_targets(classes));
 
   head.run_kernel({1});
   reference::run_step(head.step, head.c.state);
@@ -75,7 +78,7 @@ TEST_CASE("cuda kernels: softmax holds for logits far from zero and from each ot
   const double shift = GENERATE(-1000., 0., 1000.);
   const int classes = GENERATE(5, 300), highest = GENERATE(0, 4, 100, 299) % classes;
   CAPTURE(shift, classes, highest);
-  Head head(Element::fp32, classes, {0, 1, 0.1f}, {0, -1, classes - 1});
+  Head head(Element::fp32, classes, {0, 1, 0.1f}, {{0}, {-1}, {classes - 1, 0, 0.6f}});
   for (double& v : head.c.state[0]) v = 10 * v + shift;
   head.c.state[0][highest] += 500;
   head.c.write(0);
@@ -88,9 +91,9 @@ TEST_CASE("cuda kernels: softmax holds for logits far from zero and from each ot
 }
 
 TEST_CASE("cuda kernels: losses of more samples than a block has threads add up") {
-  std::vector<int> labels;
-  for (int n = 0; n < 600; ++n) labels.push_back(n % 8 - 1);
-  Head head(Element::fp32, 7, {0}, labels);
+  std::vector<Target> targets;
+  for (int n = 0; n < 600; ++n) targets.push_back({n % 8 - 1});
+  Head head(Element::fp32, 7, {0}, targets);
 
   head.run_kernel({});
   reference::run_step(head.step, head.c.state);
@@ -99,7 +102,7 @@ TEST_CASE("cuda kernels: losses of more samples than a block has threads add up"
 }
 
 TEST_CASE("cuda kernels: dlogits may lie over logits and are multiplied by the loss scale") {
-  Head head(Element::fp32, 130, {0, 0, 0.1f}, {0, 64, 129});
+  Head head(Element::fp32, 130, {0, 0, 0.1f}, {{0}, {64}, {129, 2, 0.2f}});
   head.operands.loss_scale = head.loss_scale.data();
 
   head.run_kernel({0});
@@ -110,7 +113,7 @@ TEST_CASE("cuda kernels: dlogits may lie over logits and are multiplied by the l
 }
 
 TEST_CASE("cuda kernels: a head without counts adds to the loss only") {
-  Head head(Element::fp32, 6, {0, no_tensor, 0, 0.4f, false}, {1, -1, 5});
+  Head head(Element::fp32, 6, {0, no_tensor, 0, 0.4f, false}, {{1}, {-1}, {5}});
 
   head.run_kernel({});
   reference::run_step(head.step, head.c.state);
@@ -119,7 +122,7 @@ TEST_CASE("cuda kernels: a head without counts adds to the loss only") {
 }
 
 TEST_CASE("cuda kernels: what pads a row of dlogits becomes zero") {
-  Head head(Element::fp16, 16, {0, 1}, {1, -1, 9});
+  Head head(Element::fp16, 16, {0, 1}, {{1}, {-1}, {9}});
   head.operands.classes = 10;
   head.operands.pitch = 16;
   head.run_kernel({1});
@@ -132,7 +135,7 @@ TEST_CASE("cuda kernels: what pads a row of dlogits becomes zero") {
 }
 
 TEST_CASE("cuda kernels: logits that are no numbers are never right, and show in the loss") {
-  Head head(Element::fp32, 6, {0}, {0});
+  Head head(Element::fp32, 6, {0}, {{0}});
   std::ranges::fill(head.c.state[0], NAN);
   head.c.write(0);
 

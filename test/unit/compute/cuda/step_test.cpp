@@ -181,7 +181,7 @@ TEST_CASE("cuda step: softmax cross-entropy, padded samples and ties included") 
   const int classes = GENERATE(1, 5, 10, 1001);
   CAPTURE(name_of(element), classes);
   GpuComparison comparison(element, cross_entropy_case(classes));
-  with_ties_and_padding(comparison, classes);
+  with_ties_and_all_targets(comparison, classes);
 
   comparison.check();
 }
@@ -196,7 +196,7 @@ TEST_CASE("cuda step: input is distorted and normalised") {
   const Shape s{3, 7, 5, channels};
   GpuComparison comparison(element, input_case(s, kind, distort, clip));
   comparison.batch() = random_batch(s);
-  comparison.batch().distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}};
+  set_jitter(comparison.batch(), {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}});
 
   comparison.check(2e-5);
 }

@@ -82,8 +82,10 @@ Seen seen_of(const Dataset& data) {
   for (int b = 0; b < 6; ++b) {
     const Batch& batch = *loader.next();
     seen.pixels.insert(seen.pixels.end(), batch.images.begin(), batch.images.end());
-    seen.labels.insert(seen.labels.end(), batch.labels.begin(), batch.labels.end());
-    seen.samples.insert(seen.samples.end(), batch.samples.begin(), batch.samples.end());
+    for (const Sample& sample : batch.samples) {
+      seen.labels.push_back(sample.target.label);
+      seen.samples.push_back(sample.index);
+    }
   }
   return seen;
 }

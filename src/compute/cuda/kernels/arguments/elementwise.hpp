@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/operation.hpp"
 
@@ -35,8 +36,7 @@ struct DropoutOperands {
   void* y;  ///< may be x
   attributes::Dropout how;
   std::uint64_t seed;
-  const std::uint32_t* epochs;   ///< of each sample, on the device
-  const std::uint64_t* samples;  ///< of each sample, on the device
+  const Sample* samples;  ///< `batch` of them, on the device
 };
 /// The Dropout step; keeps exactly the elements that the other backends keep.
 void dropout(const DropoutOperands& operands, cudaStream_t stream);

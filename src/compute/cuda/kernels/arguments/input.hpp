@@ -20,10 +20,10 @@ struct ImageMoments {
 
 struct InputOperands {
   Element element;
-  std::size_t batch, pixels;       ///< `pixels` of one image
-  int channels, y_channels;        ///< y has as many, or 4 or 8 with zeros; or 16 a block
-  const std::uint8_t* images;      ///< batch x pixels x channels
-  const ColorJitter* distortions;  ///< of each image; null: none
+  std::size_t batch, pixels;   ///< `pixels` of one image
+  int channels, y_channels;    ///< y has as many, or 4 or 8 with zeros; or 16 a block
+  const std::uint8_t* images;  ///< batch x pixels x channels
+  const Sample* jittered;      ///< of each image; null: none is jittered
   Normalisation normalisation;
   float mean[most_image_channels], deviation[most_image_channels];  ///< for mean_deviation
   void* y;                                                          ///< batch x pixels x y_channels

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::compute::cuda::kernels {
@@ -25,8 +26,8 @@ struct SoftmaxOperands {
   std::size_t batch;
   int classes, pitch;  ///< `pitch`: elements from sample to sample, at least `classes`
   const void* logits;
-  void* dlogits;  ///< null in evaluation; may be `logits`; what pads a row becomes zero
-  const std::int32_t* labels;  ///< a class, or -1: counts for nothing
+  void* dlogits;          ///< null in evaluation; may be `logits`; what pads a row becomes zero
+  const Sample* samples;  ///< `batch` of them
   float smoothing, weight;
   bool counts;
   const float *sample_weight, *loss_scale;  ///< device scalars that dlogits is multiplied by

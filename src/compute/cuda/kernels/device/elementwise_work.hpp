@@ -169,7 +169,8 @@ struct Dropout {
     store(static_cast<T*>(o.y) + at, v);
   }
   constexpr Words block(std::size_t sample, std::uint32_t position) const {
-    return philox(o.seed, Purpose::dropout, o.how.layer + 256 * o.epochs[sample], o.samples[sample],
+    const auto epoch = o.samples[sample].epoch;
+    return philox(o.seed, Purpose::dropout, o.how.layer + 256 * epoch, o.samples[sample].index,
                   position);
   }
 };

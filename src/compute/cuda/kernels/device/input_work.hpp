@@ -25,8 +25,8 @@ constexpr Lanes<most> coloured_pixel(const InputOperands& o, std::size_t sample,
   const std::uint8_t* from = o.images + (sample * o.pixels + pixel) * o.channels;
   Lanes<most> v{};
   for_each_channel<most>(o.channels, [&](int c) { v[c] = from[c]; });
-  if (!o.distortions) return v;
-  const ColorJitter& d = o.distortions[sample];
+  if (!o.jittered) return v;
+  const ColorJitter& d = o.jittered[sample].jitter;
   for_each_channel<most>(o.channels, [&](int c) { v[c] += d.brightness; });
   if constexpr (most >= 3)
     if (o.channels == 3 && (d.saturation != 1 || d.hue != 0))
@@ -78,7 +78,7 @@ struct Moments {
   template <class Number>
   constexpr void finish(std::uint32_t sample, const Number* sums) const {
     const Number pixels = static_cast<Number>(o.pixels);
-    const Number contrast = o.distortions ? o.distortions[sample].contrast : 1;
+    const Number contrast = o.jittered ? o.jittered[sample].jitter.contrast : 1;
     ImageMoments& result = o.moments[sample];
     Number whole = 0, variance = 0;
     for (int c = 0; c < o.channels; ++c) {
@@ -110,9 +110,9 @@ struct NormalPixel {
 
  private:
   constexpr float contrasted(std::size_t sample, int c, float v) const {
-    if (!o.distortions || o.distortions[sample].contrast == 1) return v;
+    if (!o.jittered || o.jittered[sample].jitter.contrast == 1) return v;
     const float mean = o.moments[sample].mean[c];
-    return (v - mean) * o.distortions[sample].contrast + mean;
+    return (v - mean) * o.jittered[sample].jitter.contrast + mean;
   }
   constexpr float normal(std::size_t sample, int c, float v) const {
     if (o.normalisation == Normalisation::mean_deviation)
@@ -262,7 +262,7 @@ void input(const InputOperands& o, Queue& queue) {
   expects(!o.clip || o.normalisation == Normalisation::mean_deviation,
           "input: moments are of images that are not clipped");
   const Moments moments{o};
-  if (o.distortions || o.normalisation == Normalisation::standardise_image)
+  if (o.jittered || o.normalisation == Normalisation::standardise_image)
     queue.blocks(moments, moments.launch());
   if (o.blocks > 0)
     normalise_blocks(o, queue);

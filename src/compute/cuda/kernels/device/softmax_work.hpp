@@ -41,9 +41,9 @@ struct SampleSoftmax {
   constexpr const T* row(std::uint32_t sample) const {
     return static_cast<const T*>(o.logits) + std::size_t(sample) * o.pitch;
   }
-  constexpr int label_of(std::uint32_t sample) const { return o.labels[sample]; }
-  constexpr float target(int c, int label) const {
-    return o.smoothing / static_cast<float>(o.classes) + (c == label ? 1 - o.smoothing : 0);
+  constexpr const Target& target_of(std::uint32_t sample) const { return o.samples[sample].target; }
+  constexpr float smoothed(float share) const {
+    return o.smoothing / static_cast<float>(o.classes) + (1 - o.smoothing) * share;
   }
 
   constexpr float highest_of(std::uint32_t sample, std::uint32_t thread) const {
@@ -60,13 +60,14 @@ struct SampleSoftmax {
   }
   // Among equal logits the lower class is the better one; one that is no number is never right.
   constexpr void accumulate(std::uint32_t sample, std::uint32_t thread, float* values) const {
-    const int label = label_of(sample);
+    const Target target = target_of(sample);
+    const int label = target.label;
     const float top = values[0], right = label < 0 ? 0 : static_cast<float>(row(sample)[label]);
     float sum = 0, dot = 0, above = 0;
     for (int c = static_cast<int>(thread); c < o.classes; c += threads) {
       const float logit = static_cast<float>(row(sample)[c]);
       sum += std::exp(logit - top);
-      dot += target(c, label) * (logit - top);
+      dot += smoothed(target.share_of(c)) * (logit - top);
       above += logit < right || (logit == right && c >= label) ? 0.f : 1.f;
     }
     values[exponentials * threads + thread] = sum;
@@ -80,16 +81,16 @@ struct SampleSoftmax {
       values[row * threads + thread] += values[row * threads + other];
   }
   constexpr void write(std::uint32_t sample, std::uint32_t thread, const float* values) const {
-    const int label = label_of(sample);
-    if (thread == 0) o.workspace[sample] = result(label, values);
+    const Target target = target_of(sample);
+    if (thread == 0) o.workspace[sample] = result(target.label, values);
     if (!o.dlogits) return;
     T* to = static_cast<T*>(o.dlogits) + std::size_t(sample) * o.pitch;
     const float factor = o.weight * *o.sample_weight * (o.loss_scale ? *o.loss_scale : 1);
     for (int c = static_cast<int>(thread); c < o.pitch; c += threads) {
       float gradient = 0;
-      if (label >= 0 && c < o.classes) {
+      if (target.label >= 0 && c < o.classes) {
         const float e = std::exp(static_cast<float>(row(sample)[c]) - values[0]);
-        gradient = factor * (e / values[exponentials * threads] - target(c, label));
+        gradient = factor * (e / values[exponentials * threads] - smoothed(target.share_of(c)));
       }
       to[c] = static_cast<T>(gradient);
     }

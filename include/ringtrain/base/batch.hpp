@@ -36,8 +36,8 @@ struct Sample {
   /// epoch" checkable.
   std::uint64_t index = 0;
   std::uint32_t epoch = 0;
-  Target target;
-  ColorJitter jitter;
+  Target target = {};
+  ColorJitter jitter = {};
 };
 
 /// One rank's input of one step, already cropped, resized and flipped.

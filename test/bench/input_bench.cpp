@@ -80,9 +80,10 @@ double reading_rate(const io::Dataset& data) {
 }
 
 double loading_rate(const io::Dataset& data, const io::Augmentation& recipe, int threads) {
-  io::Loader loader(
-      data,
-      {.global_batch = batch_size, .share = {0, batch_size}, .threads = threads, .recipe = recipe});
+  io::Loader loader(data, {.global_batch = batch_size,
+                           .share = {0, batch_size},
+                           .threads = threads,
+                           .augmentation = recipe});
   return rate_of([&] { return static_cast<std::uint64_t>(loader.next()->size()); });
 }
 
@@ -96,11 +97,12 @@ std::vector<Contender> contenders(const io::Dataset& data, const Files& files, i
   if (!files.empty()) all.push_back({"libjpeg alone", [&] { return bare_rate(files); }});
   all.push_back({"read whole", [&] { return reading_rate(data); }});
   all.push_back({"central 87.5 %", loading({.output = output, .central_fraction = 0.875f})});
-  all.push_back(
-      {"random window",
-       loading({.output = output, .crop = io::Crop::random, .padding = 4, .mirror = true})});
+  all.push_back({"random window", loading({.output = output,
+                                           .operations = {io::RandomCrop{.padding = 4},
+                                                          io::RandomHorizontalFlip{}}})});
   all.push_back({"random resized",
-                 loading({.output = output, .crop = io::Crop::random_resized, .mirror = true})});
+                 loading({.output = output,
+                          .operations = {io::RandomResizedCrop{}, io::RandomHorizontalFlip{}}})});
   return all;
 }
 

@@ -1,5 +1,5 @@
 // Any bytes as an image: opened, cropped, decoded and scaled, or refused with Undecodable.
-#include "io/image/crop.hpp"
+#include "io/image/augmented_image.hpp"
 #include "io/image/decoder.hpp"
 
 using namespace ringtrain;
@@ -10,12 +10,14 @@ constexpr std::uint64_t max_pixels = 1 << 18;
 constexpr io::Extent output{24, 20};
 
 /// The input decides about the crop, too: its length keys what is drawn.
-io::CropTransform framing_for(std::size_t size, io::Extent full) {
-  const io::Crop crop = size % 4 == 0 ? io::Crop::none : io::Crop::random_resized;
-  const io::Augmentation recipe{
-      .output = output, .crop = crop, .mirror = true, .central_fraction = 0.875f};
+io::CropTransform crop_for(std::size_t size, io::Extent full) {
+  io::Augmentation recipe{.output = output, .central_fraction = 0.875f};
+  if (size % 4 != 0) recipe.operations = {io::RandomResizedCrop{}};
+  recipe.operations.push_back(io::RandomHorizontalFlip{});
   Philox random(size, Purpose::augment);
-  return io::training_framing(recipe, full, random);
+  io::AugmentedImage image(recipe, full);
+  augment(image, random);
+  return image.crop();
 }
 
 void load(std::span<const std::uint8_t> bytes) {
@@ -23,9 +25,9 @@ void load(std::span<const std::uint8_t> bytes) {
   io::Image image;
   std::vector<std::uint8_t> result(output.pixels() * io::Image::channels);
   const io::Extent full = decoder->open(bytes);
-  const io::CropTransform framing = framing_for(bytes.size(), full);
-  const io::PixelView pixels = decoder->pixels(io::need_of(framing, full, output), image);
-  io::Renderer().run(pixels, framing, output, result.data());
+  const io::CropTransform crop = crop_for(bytes.size(), full);
+  const io::PixelView pixels = decoder->pixels(io::request_for(crop, full, output), image);
+  io::Renderer().run(pixels, crop, output, result.data());
 }
 
 }  // namespace

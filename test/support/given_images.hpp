@@ -28,7 +28,7 @@ class GivenImages final : public io::Dataset {
     options.mode = io::Split::evaluation;
     options.global_batch = batch;
     options.share = {0, batch};
-    options.recipe.output = extent_;
+    options.augmentation.output = extent_;
     return options;
   }
 

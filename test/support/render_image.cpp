@@ -13,14 +13,14 @@ using namespace ringtrain;
 
 namespace {
 
-std::vector<std::uint8_t> rendered(const std::string& file, const io::CropTransform& framing,
+std::vector<std::uint8_t> rendered(const std::string& file, const io::CropTransform& crop,
                                    io::Extent output) {
   std::vector<std::uint8_t> bytes, result(output.pixels() * io::Image::channels);
   io::read_file(file, bytes);
   const auto decoder = io::make_image_decoder(std::uint64_t{1} << 26);
   const io::Extent full = decoder->open(bytes);
   io::Image image;
-  io::Renderer().run(decoder->pixels(io::need_of(framing, full, output), image), framing, output,
+  io::Renderer().run(decoder->pixels(io::request_for(crop, full, output), image), crop, output,
                      result.data());
   return result;
 }

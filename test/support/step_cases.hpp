@@ -282,12 +282,12 @@ void with_ties_and_all_targets(Comparison& comparison, int classes) {
   set_targets(comparison.batch(), all_kinds_of_targets(classes));
 }
 
-inline StepCase input_case(const compute::Shape& s, compute::Normalisation kind, bool distort,
+inline StepCase input_case(const compute::Shape& s, compute::Normalisation kind, bool jitter,
                            bool clip) {
   return {{s},
           0,
           {compute::Input{0, kind, std::vector<float>(s.channels, 0.4f),
-                          std::vector<float>(s.channels, 0.3f), distort, clip}}};
+                          std::vector<float>(s.channels, 0.3f), jitter, clip}}};
 }
 
 }  // namespace ringtrain

@@ -24,15 +24,15 @@ namespace ringtrain::compute {
 /// How images become numbers.
 enum class Normalisation { standardise_image, mean_deviation };
 
-/// Colour-distorts (Sample::jitter) and normalises the batch's images into y.
+/// Jitters the colours of the batch's images and normalises them into y.
 /// standardise_image: (v - mean) / max(deviation, 1/sqrt(elements)) over the whole image.
 /// mean_deviation: (v / 255 - mean[channel]) / deviation[channel].
 struct Input {
   TensorId y;
   Normalisation normalisation = Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
-  bool distort = false;  ///< apply Sample::jitter
-  bool clip = false;     ///< then cut off what left 0..255; only with mean_deviation
+  bool jitter = false;  ///< apply Sample::jitter
+  bool clip = false;    ///< then cut off what left 0..255; only with mean_deviation
   static constexpr const char* name = "Input";
   static constexpr auto reads = std::tuple();
   static constexpr auto writes = std::tuple(&Input::y);

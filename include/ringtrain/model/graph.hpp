@@ -58,8 +58,8 @@ struct ImageInput {  // none
   static constexpr int id = 0;
   compute::Normalisation normalisation = compute::Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
-  bool distort = false;
-  bool clip = false;  ///< what distortions carry out of 0..255; only with mean_deviation
+  bool jitter = false;
+  bool clip = false;  ///< what jitter carries out of 0..255; only with mean_deviation
 };
 struct Convolution {  // x
   static constexpr int id = 1;

@@ -39,6 +39,10 @@ struct Recipe {
   /// The shorter side's fraction is cut instead, as a square is out of a photograph.
   bool keep_aspect = false;
 
+  bool jitters_colors() const {
+    return brightness > 0 || hue > 0 || least_contrast != 1 || most_contrast != 1 ||
+           least_saturation != 1 || most_saturation != 1;
+  }
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 

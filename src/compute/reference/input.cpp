@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "compute/distort.hpp"
+#include "compute/color_jitter.hpp"
 #include "compute/reference/state.hpp"
 
 namespace ringtrain::compute::reference {
@@ -15,7 +15,8 @@ void run(const Input& step, State& s) {
     const std::uint8_t* pixels = &s.batch->images[n * features];
     double* y = &s[step.y][n * features];
     std::copy_n(pixels, features, y);
-    if (step.distort) distort(s.batch->samples[n].jitter, std::span(y, features), shape.channels);
+    if (step.jitter)
+      apply_jitter(s.batch->samples[n].jitter, std::span(y, features), shape.channels);
     if (step.clip) std::transform(y, y + features, y, clipped<double>);
     if (step.normalisation == Normalisation::standardise_image) {
       const double mean = std::accumulate(y, y + features, 0.0) / double(features);

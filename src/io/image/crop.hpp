@@ -2,9 +2,6 @@
 #include <cstdint>
 
 #include "io/image/resize.hpp"
-#include "ringtrain/base/batch.hpp"
-#include "ringtrain/base/philox.hpp"
-#include "ringtrain/io/image/augmentation.hpp"
 
 namespace ringtrain::io {
 
@@ -17,19 +14,16 @@ struct CropTransform {
   bool mirrored = false;
 };
 
-CropTransform evaluation_framing(const Augmentation& recipe, Extent image);
-CropTransform training_framing(const Augmentation& recipe, Extent image, Philox& random);
-ColorJitter draw_distortion(const Augmentation& recipe, Philox& random);
-
-/// What rendering the framing needs of an image of extent `full`. A reduced image is still twice as
+/// What rendering `crop` needs of an image of extent `full`. A reduced image is still twice as
 /// large as what is made of it, as Pillow's thumbnails are: less would show.
-CropRequest need_of(const CropTransform& framing, Extent full, Extent output);
+CropRequest request_for(const CropTransform& crop, Extent full, Extent output);
 
-/// Renders framings; one a thread.
+/// Renders crops; one a thread.
 class Renderer {
  public:
-  /// Writes an output.height x output.width image to `out`, from what need_of() asks for or more.
-  void run(const PixelView& image, const CropTransform& framing, Extent output, std::uint8_t* out);
+  /// Writes an output.height x output.width image to `out`, from what request_for() asks for or
+  /// more.
+  void run(const PixelView& image, const CropTransform& crop, Extent output, std::uint8_t* out);
 
  private:
   Resizer resizer_;

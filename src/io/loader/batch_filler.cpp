@@ -21,13 +21,13 @@ void note(std::uint64_t sample, std::string_view consequence, const UnreadableSa
 BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries)
     : dataset_(dataset),
       options_(options),
-      order_(dataset.size(), options.seed),
+      sampler_(dataset.size(), options.seed),
       reader_(dataset.reader()) {
   reader_->share(retries);
 }
 
 void BatchFiller::shape(Batch& batch) const {
-  const Extent output = options_.recipe.output;
+  const Extent output = options_.augmentation.output;
   batch.resize(options_.share.count, output.height, output.width, Image::channels);
 }
 
@@ -42,7 +42,7 @@ void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchRepor
 
 void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
                                 BatchReport& report) {
-  const auto [epoch, sample] = order_.at(position);
+  const auto [epoch, sample] = sampler_.at(position);
   batch.samples[place] = {.index = sample, .epoch = epoch};
   const Philox random(options_.seed, Purpose::augment, epoch, sample);
   for (std::uint64_t tried = 0; tried < std::min(neighbours, dataset_.size()); ++tried) {
@@ -75,13 +75,15 @@ void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batc
 
 void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int place,
                          Batch& batch) {
-  const Augmentation& recipe = options_.recipe;
-  const Extent full = reader_->open(sample);
-  const CropTransform framing =
-      random ? training_framing(recipe, full, *random) : evaluation_framing(recipe, full);
-  if (random) batch.samples[place].jitter = draw_distortion(recipe, *random);
-  const PixelView pixels = reader_->pixels(need_of(framing, full, recipe.output));
-  renderer_.run(pixels, framing, recipe.output, batch.image(place).data());
+  const Extent full = reader_->open(sample), output = options_.augmentation.output;
+  AugmentedImage image(options_.augmentation, full, [&](const CropTransform& crop) {
+    const PixelView pixels = reader_->pixels(request_for(crop, full, output));
+    renderer_.run(pixels, crop, output, batch.image(place).data());
+    return batch.image(place);
+  });
+  if (random) augment(image, *random);
+  image.pixels();
+  batch.samples[place].jitter = image.jitter;
 }
 
 }  // namespace ringtrain::io

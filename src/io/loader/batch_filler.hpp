@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "io/image/crop.hpp"
+#include "io/image/augmented_image.hpp"
 #include "io/loader/sampler.hpp"
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/io/loader/loader.hpp"
@@ -46,7 +46,7 @@ class BatchFiller {
 
   const Dataset& dataset_;
   const LoaderOptions options_;
-  const Sampler order_;
+  const Sampler sampler_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;
 };

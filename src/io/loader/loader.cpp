@@ -23,8 +23,9 @@ void check(const LoaderOptions& o) {
   expects(
       o.share.first >= 0 && o.share.count >= 1 && o.share.first + o.share.count <= o.global_batch,
       "a rank's share is a part of the global batch and not empty");
-  const Extent output = o.recipe.output, base = o.recipe.natural();
-  const int padding = o.recipe.crop == Crop::random ? 2 * o.recipe.padding : 0;
+  const Extent output = o.augmentation.output, base = o.augmentation.natural();
+  const auto* crop = o.augmentation.find<RandomCrop>();
+  const int padding = crop != nullptr ? 2 * crop->padding : 0;
   expects(output.height >= 1 && output.width >= 1, "images have at least one pixel");
   expects(base.height + padding >= output.height && base.width + padding >= output.width,
           "the scaled and padded image covers the output");

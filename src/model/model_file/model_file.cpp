@@ -70,7 +70,7 @@ Model ModelFile::read(std::string_view text) {
     throw Error(Exit::usage, "block " + brief(block_name_), "has no `end`");
   }
   model_.graph = layers_->finish();
-  std::get<ImageInput>(model_.graph.nodes[0].operation).distort = distorts(model_.recipe);
+  std::get<ImageInput>(model_.graph.nodes[0].operation).jitter = model_.recipe.jitters_colors();
   model_.input = model_.graph.tensors[0];
   return std::move(model_);
 }

@@ -57,10 +57,4 @@ void read_images(const Values& values, Recipe& r) {
     throw Error(Exit::usage, "pad", "is not for crop=resized, which needs no border");
 }
 
-bool distorts(const Recipe& r) {
-  const auto neutral = [](float least, float most) { return least == 1 && most == 1; };
-  return r.brightness > 0 || r.hue > 0 || !neutral(r.least_contrast, r.most_contrast) ||
-         !neutral(r.least_saturation, r.most_saturation);
-}
-
 }  // namespace ringtrain::model

@@ -17,7 +17,4 @@ inline constexpr std::string_view image_options =
 /// Changes what a line `images` says. Throws Error (usage).
 void read_images(const Values& values, Recipe& recipe);
 
-/// Whether the device changes the colours of training images.
-bool distorts(const Recipe& recipe);
-
 }  // namespace ringtrain::model

@@ -67,9 +67,8 @@ class Lowering {
   }
 
   void lower(const Node& n, const ImageInput& o) {
-    const bool distort = o.distort && training();
-    push(
-        compute::Input{n.output, o.normalisation, o.mean, o.deviation, distort, o.clip && distort});
+    const bool jitter = o.jitter && training();
+    push(compute::Input{n.output, o.normalisation, o.mean, o.deviation, jitter, o.clip && jitter});
   }
   void lower(const Node& n, const Convolution& o) {
     push(

@@ -299,7 +299,7 @@ double CpuEngine::seconds_of(compute::Program& program, int images) const {
   batch.resize(images, shape.height, shape.width, shape.channels);
   std::minstd_rand numbers(1);
   for (std::uint8_t& value : batch.images) value = static_cast<std::uint8_t>(numbers() >> 8);
-  const bool jitters = plan_.input.contrast.low < plan_.input.contrast.high;
+  const bool jitters = plan_.augmentation.find<io::RandomColorJitter>() != nullptr;
   for (Sample& sample : batch.samples) {
     sample.target = {0};
     if (jitters) sample.jitter = {.brightness = 1, .contrast = 0.9f};

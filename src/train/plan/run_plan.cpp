@@ -35,30 +35,30 @@ io::Extent scaled(io::Extent extent, double factor) {
           static_cast<int>(std::lround(extent.width * factor))};
 }
 
-io::Augmentation input_of(const model::Model& model) {
+io::Augmentation augmentation_of(const model::Model& model) {
   const model::Recipe& recipe = model.recipe;
   const io::Extent extent{model.input.height, model.input.width};
-  io::Augmentation input{extent};
-  if (recipe.random_resized_crop) {
-    input.crop = io::Crop::random_resized;
-    input.area = {static_cast<float>(recipe.smallest_area), 1};
-  } else if (recipe.random_crop || recipe.pad > 0) {
-    input.crop = io::Crop::random;
-    input.padding = recipe.pad;
-  }
-  if (recipe.random_crop) {  // a window of three quarters: 24 of 32
-    input.cover = {extent.height * 4 / 3, extent.width * 4 / 3};
-  }
-  input.mirror = recipe.flip;
-  input.brightness = {-recipe.brightness, recipe.brightness};
-  input.contrast = {recipe.least_contrast, recipe.most_contrast};
-  input.saturation = {recipe.least_saturation, recipe.most_saturation};
-  input.hue = {-recipe.hue, recipe.hue};
+  io::Augmentation a{extent};
+  if (recipe.random_crop)  // a window of three quarters: 24 of 32
+    a.cover = {extent.height * 4 / 3, extent.width * 4 / 3};
   if (recipe.keep_aspect && !recipe.random_crop)  // 224 of 256
-    input.cover = scaled(extent, 1 / recipe.evaluation_fraction);
+    a.cover = scaled(extent, 1 / recipe.evaluation_fraction);
   else if (recipe.evaluation_fraction < 1)
-    input.central_fraction = static_cast<float>(recipe.evaluation_fraction);
-  return input;
+    a.central_fraction = static_cast<float>(recipe.evaluation_fraction);
+
+  if (recipe.random_resized_crop)
+    a.operations.push_back(
+        io::RandomResizedCrop{.area = {static_cast<float>(recipe.smallest_area), 1}});
+  else if (recipe.random_crop || recipe.pad > 0)
+    a.operations.push_back(io::RandomCrop{.padding = recipe.pad});
+  if (recipe.flip) a.operations.push_back(io::RandomHorizontalFlip{});
+  if (recipe.jitters_colors())
+    a.operations.push_back(
+        io::RandomColorJitter{.brightness = {-recipe.brightness, recipe.brightness},
+                              .contrast = {recipe.least_contrast, recipe.most_contrast},
+                              .saturation = {recipe.least_saturation, recipe.most_saturation},
+                              .hue = {-recipe.hue, recipe.hue}});
+  return a;
 }
 
 // Adam's rate grows with the root of the batch.
@@ -168,7 +168,7 @@ io::DatasetOptions dataset_options(const config::Options& o, const ModelSource& 
   if (o.data != "synthetic") return data;
   // It has no extent and classes of its own: it takes the model's.
   const model::Model model = source.make();
-  data.extent = input_of(model).natural();
+  data.extent = augmentation_of(model).natural();
   data.classes = model.classes;
   return data;
 }
@@ -276,7 +276,7 @@ io::LoaderOptions RunPlan::loader(io::Split split) const {
   o.global_batch = micro_batch;
   o.share = share;
   o.threads = data_threads;
-  o.recipe = input;
+  o.augmentation = augmentation;
   return o;
 }
 
@@ -368,21 +368,20 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.optimizer = optimizer_of(plan.options, plan.model);
   plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
                         plan.epochs};
-  plan.input = input_of(plan.model);
+  plan.augmentation = augmentation_of(plan.model);
   return plan;
 }
 
 std::string input_text(const RunPlan& plan) {
   const auto& image = std::get<model::ImageInput>(plan.model.graph.nodes[0].operation);
-  const io::Extent size = plan.input.output,
-                   cover = plan.input.cover == io::Extent{} ? size : plan.input.cover;
+  const io::Augmentation& seen = plan.augmentation;
+  const io::Extent size = seen.output, cover = seen.cover == io::Extent{} ? size : seen.cover;
   const bool whole = image.normalisation == compute::Normalisation::standardise_image;
   return fmt::format(
       R"({{"size":[{},{}],{},"interpolation":"bilinear","antialias":true,"channels":"RGB",{}}})",
       size.height, size.width,
-      plan.input.central_fraction > 0
-          ? fmt::format(R"("central_fraction":{})", plan.input.central_fraction)
-          : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
+      seen.central_fraction > 0 ? fmt::format(R"("central_fraction":{})", seen.central_fraction)
+                                : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
       whole ? R"("standardise":true)"
             : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
                           fmt::join(image.deviation, ",")));

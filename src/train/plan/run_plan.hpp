@@ -45,7 +45,7 @@ struct RunPlan {
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   optim::OptimizerSettings optimizer;
   optim::LearningRate learning_rate;
-  io::Augmentation input;
+  io::Augmentation augmentation;
 
   /// That of training, else that of the evaluation.
   const io::Dataset& data() const { return training ? *training : *evaluation; }

@@ -172,8 +172,8 @@ TEST_CASE("onednn: convolutions of long rows agree with the reference", "[onednn
 
 TEST_CASE("onednn: a convolution whose images are plain agrees with the reference", "[onednn]") {
   const int channels = GENERATE(1, 3, 4, 5), out = GENERATE(7, 16, 64);
-  const bool distort = GENERATE(false, true);
-  CAPTURE(channels, out, distort);
+  const bool jitter = GENERATE(false, true);
+  CAPTURE(channels, out, jitter);
   const Element element = tested_element();
   const double tolerance = tolerance_of(element, 1e-5);
   Schedule schedule;
@@ -185,7 +185,7 @@ TEST_CASE("onednn: a convolution whose images are plain agrees with the referenc
   schedule.batch = 2;
   const ParameterRange w{0, weights}, b{weights, std::size_t(out)};
   schedule.steps = {Input{0, Normalisation::mean_deviation, std::vector<float>(channels, 0.4f),
-                          std::vector<float>(channels, 0.25f), distort},
+                          std::vector<float>(channels, 0.25f), jitter},
                     ConvolutionForward{window, 0, 1, w, b, Activation::relu},
                     AveragePoolForward{whole, 1, 2},
                     SoftmaxCrossEntropy{2, 3},
@@ -502,14 +502,14 @@ TEST_CASE("onednn: a loss without gradient or counts adds to the loss only", "[o
   comparison.check();
 }
 
-TEST_CASE("onednn: input is distorted and normalised as by the reference", "[onednn]") {
+TEST_CASE("onednn: input is jittered and normalised as by the reference", "[onednn]") {
   const int channels = GENERATE(1, 3, 5);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
-  const bool distort = GENERATE(false, true);
+  const bool jitter = GENERATE(false, true);
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
-  CAPTURE(channels, distort, clip);
+  CAPTURE(channels, jitter, clip);
   const Shape s{3, 7, 5, channels};
-  BackendComparison comparison(input_case(s, kind, distort, clip));
+  BackendComparison comparison(input_case(s, kind, jitter, clip));
   Philox random(3, Purpose::synthetic);
   Batch& batch = comparison.batch();
   for (std::size_t i = 0; i < s.elements(); ++i)

@@ -97,7 +97,7 @@ loss
 
   CHECK(model.graph.structure_hash() == expected.structure_hash());
   check_first_values(model.graph, expected);
-  CHECK_FALSE(image_of(model.graph).distort);
+  CHECK_FALSE(image_of(model.graph).jitter);
   CHECK(image_of(model.graph).clip);
 }
 

@@ -177,7 +177,7 @@ TEST_CASE("passes: an evaluation has no backward, no auxiliary head and no mask"
     if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
       CHECK_FALSE(norm->training);
     if (const auto* drop = std::get_if<compute::Dropout>(&step)) CHECK(drop->how.keep == 1);
-    if (const auto* input = std::get_if<compute::Input>(&step)) CHECK_FALSE(input->distort);
+    if (const auto* input = std::get_if<compute::Input>(&step)) CHECK_FALSE(input->jitter);
     if (const auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
       CHECK(loss->smoothing == 0);
   }
@@ -195,16 +195,16 @@ TEST_CASE("passes: a prediction is an evaluation without a loss, which gives the
   CHECK(evaluation.logits == compute::no_tensor);
 }
 
-TEST_CASE("passes: images are distorted and clipped in training only") {
+TEST_CASE("passes: images are jittered and clipped in training only") {
   GraphBuilder g;
-  const ImageInput how{.mean = {0.5f}, .deviation = {0.5f}, .distort = true, .clip = true};
+  const ImageInput how{.mean = {0.5f}, .deviation = {0.5f}, .jitter = true, .clip = true};
   g.loss(g.matrix_product("fc", g.input(2, 2, 1, how), 2, {}, 0.0, true));
   const Graph graph = std::move(g).finish();
 
   for (const Mode mode : {Mode::training, Mode::evaluation}) {
     const compute::Schedule s = make_schedule(graph, 2, mode, 0, everything);
     const auto& input = std::get<compute::Input>(s.steps.front());
-    CHECK(input.distort == (mode == Mode::training));
+    CHECK(input.jitter == (mode == Mode::training));
     CHECK(input.clip == (mode == Mode::training));
   }
 }

@@ -51,7 +51,7 @@ std::string training_text(const Model& m) {
                   r.brightness, r.least_contrast, r.most_contrast, r.least_saturation,
                   r.most_saturation, r.hue, r.evaluation_fraction, r.keep_aspect, m.name);
   const ImageInput& image = std::get<ImageInput>(m.graph.nodes[0].operation);
-  text += fmt::format("{} {} {}\n", m.classes, image.distort, image.clip);
+  text += fmt::format("{} {} {}\n", m.classes, image.jitter, image.clip);
   for (const Parameter& p : m.graph.parameters)
     text += fmt::format("{} {} {} {} {} {}\n", p.name, fmt::join(p.dims, "x"), int(p.role), p.decay,
                         int(p.initial.kind), p.initial.value);

@@ -1,4 +1,7 @@
 #pragma once
+#include <variant>
+#include <vector>
+
 #include "ringtrain/io/image/image.hpp"
 
 namespace ringtrain::io {
@@ -7,12 +10,27 @@ struct Interval {
   float low = 0, high = 0;
 };
 
-/// What training sees of an image. (Evaluation sees the same part every time.)
-enum class Crop {
-  none,            ///< what evaluation sees
-  random,          ///< an output-sized window anywhere in the scaled image and its padding
-  random_resized,  ///< a part of random area and aspect, stretched to the output
+// What may happen to a training image; the words are torchvision's. Crops and flips are part of
+// cutting the image out of what is decoded. Colour jitter is drawn by the loader and applied by the
+// device, in the Input step.
+
+/// Cuts an output-sized window anywhere out of the scaled image and its padding.
+struct RandomCrop {
+  int padding = 0;  ///< black pixels added on each side
 };
+/// Stretches a part of random area and aspect to the output.
+struct RandomResizedCrop {
+  Interval area{0.08f, 1};            ///< fraction of the image's area
+  Interval aspect{3.f / 4, 4.f / 3};  ///< width / height, drawn evenly on a log scale
+};
+/// Mirrors the image from left to right in half of the draws.
+struct RandomHorizontalFlip {};
+/// Draws Sample::jitter.
+struct RandomColorJitter {
+  Interval brightness{0, 0}, contrast{1, 1}, saturation{1, 1}, hue{0, 0};
+};
+using AugmentationOperation =
+    std::variant<RandomCrop, RandomResizedCrop, RandomHorizontalFlip, RandomColorJitter>;
 
 /// How a model wants its images. Every image reaches it with the extent `output`, and nothing is
 /// drawn but from (seed, epoch, sample).
@@ -21,24 +39,22 @@ struct Augmentation {
   /// Before a window is cut (random or central), the image is scaled, keeping its aspect, so that
   /// it just covers this; {0, 0} means `output`.
   Extent cover{};
-
-  Crop crop = Crop::none;
-  int padding = 0;                    ///< Crop::random: black pixels added on each side
-  Interval area{0.08f, 1};            ///< Crop::random_resized: fraction of the image's area
-  Interval aspect{3.f / 4, 4.f / 3};  ///< ... and width / height, drawn evenly on a log scale
-  bool mirror = false;                ///< left and right change places in half of the draws
-
-  /// Ranges of Sample::jitter, which the device applies; these are neutral.
-  Interval brightness{0, 0}, contrast{1, 1}, saturation{1, 1}, hue{0, 0};
-
   /// Evaluation: 0 cuts the central window of `output`; otherwise the central part with this
   /// fraction of each side is stretched to the output.
   float central_fraction = 0;
+  /// Training: what happens to an image, in this order. Without a crop it is cut as in evaluation.
+  std::vector<AugmentationOperation> operations = {};
 
+  /// The first operation of a kind; null where there is none.
+  template <class Operation>
+  const Operation* find() const {
+    for (const AugmentationOperation& operation : operations)
+      if (const auto* found = std::get_if<Operation>(&operation)) return found;
+    return nullptr;
+  }
   /// The extent of images that need no scaling.
   Extent natural() const {
-    if (crop == Crop::random_resized || cover == Extent{}) return output;
-    return cover;
+    return cover == Extent{} || find<RandomResizedCrop>() != nullptr ? output : cover;
   }
 };
 

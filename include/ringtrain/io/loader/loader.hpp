@@ -33,7 +33,7 @@ BatchShard share_of(int global_batch, int rank, int ranks);
 
 struct LoaderOptions {
   /// training: the data set shuffled anew each epoch, augmented, without end; batches straddle
-  /// epochs. evaluation: once, in order, neither augmented nor distorted; the last batch is filled
+  /// epochs. evaluation: once, in order, not augmented; the last batch is filled
   /// up with places of label -1, so that every rank gets equally many batches of full size.
   Split mode = Split::training;
   std::uint64_t seed = 0;
@@ -45,7 +45,7 @@ struct LoaderOptions {
   BatchShard share{0, 1};  ///< this rank's part of it, not empty
   int threads = 1;
   int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
-  Augmentation recipe{};
+  Augmentation augmentation{};
   /// Is told of each batch made, by the number of its thread. Called by that thread; empty: nobody
   /// asks.
   std::function<void(int thread, const TimeSpan& batch)> on_batch = {};
@@ -57,9 +57,9 @@ struct LoaderOptions {
   std::function<void(const std::string& line)> report = {};
 };
 
-/// Fills batches ahead of the trainer. Which samples, pixels and distortions a batch holds depends
-/// on seed and position alone: not on threads, slots, ranks or time. All members are for one
-/// thread; `dataset` must outlive the loader.
+/// Fills batches ahead of the trainer. Which samples, pixels and colour jitter a batch holds
+/// depends on seed and position alone: not on threads, slots, ranks or time. All members are for
+/// one thread; `dataset` must outlive the loader.
 class Loader {
  public:
   Loader(const Dataset& dataset, const LoaderOptions& options);

@@ -30,7 +30,7 @@ Action bind(const Input& s, Binder& b) {
   operands.pixels = std::size_t(shape.height) * shape.width;
   operands.width = shape.width;
   operands.channels = operands.y_channels = shape.channels;
-  operands.jittered = s.distort ? places.block.samples(places.small) : nullptr;
+  operands.jittered = s.jitter ? places.block.samples(places.small) : nullptr;
   operands.clip = s.clip;
   operands.normalisation = s.normalisation;
   std::ranges::copy(s.mean, operands.mean);

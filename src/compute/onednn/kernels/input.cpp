@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compute/distort.hpp"
+#include "compute/color_jitter.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {
@@ -48,7 +48,7 @@ Action plan(const Input& step, Planner& planner) {
       for_each_item(threads, y.shape.batch, [&](std::size_t n) {
         const std::span image(images.in(frame) + this_thread() * features, features);
         std::copy_n(frame.batch.images.data() + n * features, features, image.data());
-        if (step.distort) distort(frame.batch.samples[n].jitter, image, y.shape.channels);
+        if (step.jitter) apply_jitter(frame.batch.samples[n].jitter, image, y.shape.channels);
         if (step.clip) std::ranges::transform(image, image.begin(), clipped<float>);
         if (y.block > 1) std::fill_n(y.image_at<T>(n), y.image(), T(0));
         const Line whole = standardise ? standardising(image) : Line{};

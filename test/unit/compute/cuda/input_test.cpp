@@ -39,7 +39,7 @@ InputOperands operands(Element element, const Shape& s, int y_channels, const Ba
                   s.channels,
                   y_channels,
                   batch.images.data(),
-                  step.distort ? batch.samples.data() : nullptr,
+                  step.jitter ? batch.samples.data() : nullptr,
                   step.normalisation,
                   {},
                   {},
@@ -64,17 +64,17 @@ std::vector<double> unpadded(const std::vector<double>& y, int padded, int chann
 
 }  // namespace
 
-TEST_CASE("cuda kernels: input is distorted, normalised and padded as by the reference") {
+TEST_CASE("cuda kernels: input is jittered, normalised and padded as by the reference") {
   const Element element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   const int channels = GENERATE(1, 3, 5), height = GENERATE(7, 60);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
-  const bool distort = GENERATE(false, true);
+  const bool jitter = GENERATE(false, true);
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
   const int padded = std::max(channels, GENERATE(0, 4, 8));  // as it is, or padded
-  CAPTURE(element, channels, height, distort, clip, padded);
+  CAPTURE(element, channels, height, jitter, clip, padded);
   const Shape s{5, height, 5, channels};
   const Batch batch = images(s);
-  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), distort, clip};
+  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), jitter, clip};
   KernelCase c(element, {s, {5, height, 5, padded}}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);
@@ -91,8 +91,8 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
   const int channels = GENERATE(1, 2, 3, 4), height = GENERATE(8, 9), width = GENERATE(10, 13);
   const Window window = GENERATE(Window{7, 7, 2, 2, 3, 3, 3, 3}, Window{3, 3, 2, 2},
                                  Window{5, 4, 2, 2, 2, 1, 2, 1}, Window{3, 3, 2, 2, 0, 1, 1, 0});
-  const bool distort = GENERATE(false, true);
-  CAPTURE(element, channels, height, width, window.top, window.left, distort);
+  const bool jitter = GENERATE(false, true);
+  CAPTURE(element, channels, height, width, window.top, window.left, jitter);
   const Shape x{5, height, width, channels};
   const StoredForm form{window, x, result_of(window, x, 1), true, 16};
   const Batch batch = images(x);
@@ -100,8 +100,8 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
                    Normalisation::mean_deviation,
                    numbers(channels, 0.4f),
                    numbers(channels, 0.3f),
-                   distort,
-                   distort};
+                   jitter,
+                   jitter};
   KernelCase c(element, {x, form.stored_x()}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);

@@ -186,15 +186,15 @@ TEST_CASE("cuda step: softmax cross-entropy, padded samples and ties included") 
   comparison.check();
 }
 
-TEST_CASE("cuda step: input is distorted and normalised") {
+TEST_CASE("cuda step: input is jittered and normalised") {
   const auto element = elements();
   const int channels = GENERATE(1, 3, 5);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
-  const bool distort = GENERATE(false, true);
+  const bool jitter = GENERATE(false, true);
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
-  CAPTURE(name_of(element), channels, distort, clip);
+  CAPTURE(name_of(element), channels, jitter, clip);
   const Shape s{3, 7, 5, channels};
-  GpuComparison comparison(element, input_case(s, kind, distort, clip));
+  GpuComparison comparison(element, input_case(s, kind, jitter, clip));
   comparison.batch() = random_batch(s);
   set_jitter(comparison.batch(), {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}});
 

@@ -67,13 +67,13 @@ TEST_CASE("real data: photographs have the sizes and colours that another decode
 TEST_CASE("real data: every photograph loads, at every reduction") {
   const auto training = open_dataset("images:" + photographs.native(), Split::training);
   const auto evaluation = open_dataset("images:" + photographs.native(), Split::evaluation);
-  const Crop crop = GENERATE(Crop::none, Crop::random_resized);
+  Augmentation augmentation;
+  if (GENERATE(false, true)) augmentation.operations = {RandomResizedCrop{}};
   const int side = GENERATE(32, 64, 224);
+  augmentation.output = {side, side};
 
   for (const auto* data : {training.get(), evaluation.get()}) {
-    Loader loader(
-        *data,
-        {.global_batch = 2, .share = {0, 2}, .recipe = {.output = {side, side}, .crop = crop}});
+    Loader loader(*data, {.global_batch = 2, .share = {0, 2}, .augmentation = augmentation});
     for (std::uint64_t b = 0; b < data->size() / 2; ++b) REQUIRE(loader.next() != nullptr);
     CHECK(loader.unreadable().empty());
   }
@@ -119,15 +119,15 @@ TEST_CASE("real data: every ImageNet photograph loads, at every reduction", "[.l
   const fs::path home = larger_data("imagenet-sample");
   const auto training = open_dataset("images:" + home.native(), Split::training);
   const auto evaluation = open_dataset("images:" + home.native(), Split::evaluation);
-  const Crop crop = GENERATE(Crop::none, Crop::random_resized);
+  Augmentation augmentation;
+  if (GENERATE(false, true)) augmentation.operations = {RandomResizedCrop{}};
   const int side = GENERATE(32, 224);
+  augmentation.output = {side, side};
 
   CHECK(training->size() == 40);
   CHECK(evaluation->size() == 10);
   for (const auto* data : {training.get(), evaluation.get()}) {
-    Loader loader(
-        *data,
-        {.global_batch = 10, .share = {0, 10}, .recipe = {.output = {side, side}, .crop = crop}});
+    Loader loader(*data, {.global_batch = 10, .share = {0, 10}, .augmentation = augmentation});
     for (std::uint64_t b = 0; b < data->size() / 10; ++b) REQUIRE(loader.next() != nullptr);
     CHECK(loader.unreadable().empty());
   }

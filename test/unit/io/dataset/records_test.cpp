@@ -73,11 +73,13 @@ struct Seen {
 
 /// What a loader makes of two epochs and a half.
 Seen seen_of(const Dataset& data) {
-  Loader loader(data, {.seed = 3,
-                       .global_batch = 3,
-                       .share = {0, 3},
-                       .threads = 2,
-                       .recipe = {.output = {8, 8}, .crop = Crop::random_resized, .mirror = true}});
+  Loader loader(data,
+                {.seed = 3,
+                 .global_batch = 3,
+                 .share = {0, 3},
+                 .threads = 2,
+                 .augmentation = {.output = {8, 8},
+                                  .operations = {RandomResizedCrop{}, RandomHorizontalFlip{}}}});
   Seen seen;
   for (int b = 0; b < 6; ++b) {
     const Batch& batch = *loader.next();

@@ -59,7 +59,7 @@ class AilingDataset final : public Dataset {
 
 LoaderOptions one_by_one() {
   LoaderOptions options;
-  options.recipe.output = {2, 2};
+  options.augmentation.output = {2, 2};
   options.report = [](const std::string&) {};
   return options;
 }

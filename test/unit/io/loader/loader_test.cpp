@@ -68,13 +68,12 @@ std::vector<std::int32_t> labels_of(const Batch& batch) {
 LoaderOptions everything_random(int global_batch) {
   return {.seed = 5,
           .global_batch = global_batch,
-          .recipe = {.output = {8, 8},
-                     .crop = Crop::random_resized,
-                     .mirror = true,
-                     .brightness = {-63, 63},
-                     .contrast = {0.2f, 1.8f},
-                     .saturation = {0.5f, 1.5f},
-                     .hue = {-0.2f, 0.2f}}};
+          .augmentation = {.output = {8, 8},
+                           .operations = {RandomResizedCrop{}, RandomHorizontalFlip{},
+                                          RandomColorJitter{.brightness = {-63, 63},
+                                                            .contrast = {0.2f, 1.8f},
+                                                            .saturation = {0.5f, 1.5f},
+                                                            .hue = {-0.2f, 0.2f}}}}};
 }
 
 LoaderOptions one_rank(LoaderOptions options) {
@@ -83,7 +82,7 @@ LoaderOptions one_rank(LoaderOptions options) {
 }
 
 LoaderOptions plain(Split mode, int global_batch, Extent extent) {
-  return one_rank({.mode = mode, .global_batch = global_batch, .recipe = {.output = extent}});
+  return one_rank({.mode = mode, .global_batch = global_batch, .augmentation = {.output = extent}});
 }
 
 }  // namespace
@@ -186,7 +185,7 @@ TEST_CASE("loader: an evaluation ends with null on every rank after equally many
     Loader loader(data, {.mode = Split::evaluation,
                          .global_batch = 6,
                          .share = share_of(6, rank, 4),
-                         .recipe = {.output = {5, 5}}});
+                         .augmentation = {.output = {5, 5}}});
     CHECK(loader.evaluation_batches() == 3);
     for (int b = 0; b < 3; ++b) {
       const Batch* batch = loader.next();
@@ -414,7 +413,8 @@ TEST_CASE("loader: refuses a share outside the batch and a recipe that leaves ga
   CHECK_THROWS_AS(with({.global_batch = 4, .share = {0, 0}}), Error);
   CHECK_THROWS_AS(with({.global_batch = 4, .share = {3, 2}}), Error);
   CHECK_THROWS_AS(with({.threads = 0}), Error);
-  CHECK_THROWS_AS(with({.recipe = {.output = {32, 32}, .cover = {24, 24}}}), Error);
-  CHECK_NOTHROW(with(
-      {.recipe = {.output = {32, 32}, .cover = {24, 24}, .crop = Crop::random, .padding = 4}}));
+  CHECK_THROWS_AS(with({.augmentation = {.output = {32, 32}, .cover = {24, 24}}}), Error);
+  CHECK_NOTHROW(
+      with({.augmentation = {
+                .output = {32, 32}, .cover = {24, 24}, .operations = {RandomCrop{.padding = 4}}}}));
 }

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A small convolutional network with BatchNorm, dropout and colour distortions.
+// A small convolutional network with BatchNorm, dropout and colour jitter.
 model::Graph small_convnet() {
   model::GraphBuilder g;
   const model::Initialiser initial{model::Initialiser::Kind::normal, 0.2};
@@ -73,8 +73,8 @@ struct HostTraining {
     io::LoaderOptions options;
     options.global_batch = micro_batch;
     options.share = {0, micro_batch};
-    options.recipe.output = {8, 8};
-    options.recipe.brightness = {-9, 9};
+    options.augmentation = {.output = {8, 8},
+                            .operations = {io::RandomColorJitter{.brightness = {-9, 9}}}};
     loader.emplace(*data, options);
   }
   std::vector<float> values() const {
@@ -122,7 +122,7 @@ TEST_CASE("Trainer: a step's seconds are those that the timeline shows, also its
   io::LoaderOptions slow;
   slow.global_batch = 4;
   slow.share = {0, 4};
-  slow.recipe.output = {8, 8};
+  slow.augmentation.output = {8, 8};
   slow.threads = slow.slots = 1;
   slow.on_batch = [](int, const TimeSpan&) { std::this_thread::sleep_for(50ms); };  // then the next
   io::Loader loader(*rig.data, slow);

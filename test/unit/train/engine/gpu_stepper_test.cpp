@@ -43,7 +43,7 @@ metrics::PhaseSeconds seconds_of(const compute::GpuOutcome& told,
   io::LoaderOptions options;
   options.global_batch = 2;
   options.share = {0, 2};
-  options.recipe.output = {8, 8};
+  options.augmentation.output = {8, 8};
   io::Loader loader(*data, options);
   PlayedTraining training;
   training.told = told;

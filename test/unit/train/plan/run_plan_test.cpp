@@ -44,16 +44,20 @@ class TrainingOnly {
 }  // namespace
 
 TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each side") {
-  const io::Augmentation resnet = make_run_plan(options_for("resnet50"), 1, 0, 1).input;
-  const io::Augmentation inception = make_run_plan(options_for("inception_v3"), 1, 0, 1).input;
+  const io::Augmentation resnet = make_run_plan(options_for("resnet50"), 1, 0, 1).augmentation;
+  const io::Augmentation inception =
+      make_run_plan(options_for("inception_v3"), 1, 0, 1).augmentation;
 
   CHECK(resnet.cover == io::Extent{256, 256});
   CHECK(resnet.central_fraction == 0);
   CHECK(resnet.natural() == io::Extent{224, 224});  // of training, which stretches parts
   CHECK(inception.central_fraction == 0.875f);
   CHECK(inception.cover == io::Extent{});
-  CHECK(inception.saturation.low == 0.5f);
-  CHECK(inception.hue.high == 0.2f);
+  const auto* jitter = inception.find<io::RandomColorJitter>();
+  REQUIRE(jitter != nullptr);
+  CHECK(jitter->saturation.low == 0.5f);
+  CHECK(jitter->hue.high == 0.2f);
+  CHECK(resnet.find<io::RandomColorJitter>() == nullptr);
 }
 
 TEST_CASE("plan: the recipe fills in what the user left open") {

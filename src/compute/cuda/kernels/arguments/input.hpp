@@ -15,7 +15,7 @@ inline constexpr int most_image_channels = 8;
 /// What normalising one image needs to know of all its pixels.
 struct ImageMoments {
   float mean[most_image_channels];  ///< of each channel, after brightness and colour
-  float whole, inverse;             ///< mean, and 1 / deviation, of the image after all distortions
+  float whole, inverse;             ///< mean, and 1 / deviation, of the image after its jitter
 };
 
 struct InputOperands {
@@ -35,9 +35,9 @@ struct InputOperands {
   int width = 0;  ///< of an image; for blocks, as all that follows
   int stored_height = 0, stored_width = 0;
   int top = 0, left = 0;  ///< padding of the convolution that reads y
-  bool clip = false;      ///< cut off what distortions carried out of 0..255; for mean_deviation
+  bool clip = false;      ///< cut off what jitter carried out of 0..255; for mean_deviation
 };
-/// The Input step: distorts and normalises images; channels that they do not have are zero. All
+/// The Input step: jitters and normalises images; channels that they do not have are zero. All
 /// pointers are the device's, y aligned to a pixel. Queues on `stream` and returns; throws Error
 /// when a launch fails.
 void input(const InputOperands& operands, cudaStream_t stream);

@@ -1,11 +1,11 @@
 #pragma once
 #include <cmath>
 
+#include "compute/color_jitter.hpp"
 #include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "compute/cuda/kernels/arguments/input.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
 #include "compute/cuda/kernels/device/pixel_blocks.hpp"
-#include "compute/distort.hpp"
 
 // The call of input.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
@@ -20,7 +20,7 @@ constexpr void for_each_channel(int channels, F f) {
 
 /// One pixel as it came, on the scale 0..255, after brightness and colour; at most `most` channels.
 template <int most>
-constexpr Lanes<most> coloured_pixel(const InputOperands& o, std::size_t sample,
+constexpr Lanes<most> jittered_pixel(const InputOperands& o, std::size_t sample,
                                      std::size_t pixel) {
   const std::uint8_t* from = o.images + (sample * o.pixels + pixel) * o.channels;
   Lanes<most> v{};
@@ -30,7 +30,7 @@ constexpr Lanes<most> coloured_pixel(const InputOperands& o, std::size_t sample,
   for_each_channel<most>(o.channels, [&](int c) { v[c] += d.brightness; });
   if constexpr (most >= 3)
     if (o.channels == 3 && (d.saturation != 1 || d.hue != 0))
-      turn_colour(v[0], v[1], v[2], d.saturation, d.hue);
+      adjust_saturation_and_hue(v[0], v[1], v[2], d.saturation, d.hue);
   return v;
 }
 
@@ -61,7 +61,7 @@ struct Moments {
     constexpr int most = most_image_channels;
     Number own[2 * most] = {};
     for (std::size_t pixel = thread; pixel < o.pixels; pixel += block_threads) {
-      const auto v = coloured_pixel<most>(o, sample, pixel);
+      const auto v = jittered_pixel<most>(o, sample, pixel);
       for_each_channel<most>(o.channels, [&](int c) {
         own[2 * c] += v[c];
         own[2 * c + 1] += Number(v[c]) * v[c];
@@ -102,7 +102,7 @@ template <int most>
 struct NormalPixel {
   InputOperands o;
   constexpr Lanes<most> operator()(std::size_t sample, std::size_t pixel) const {
-    auto v = coloured_pixel<most>(o, sample, pixel);
+    auto v = jittered_pixel<most>(o, sample, pixel);
     for_each_channel<most>(o.channels,
                            [&](int c) { v[c] = normal(sample, c, contrasted(sample, c, v[c])); });
     return v;

@@ -1,4 +1,4 @@
-#include "compute/distort.hpp"
+#include "compute/color_jitter.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,32 +11,32 @@
 using namespace ringtrain;
 using namespace ringtrain::compute;
 
-TEST_CASE("distort: neutral values change nothing, and each change does what it says") {
+TEST_CASE("color jitter: neutral values change nothing, and each change does what it says") {
   const std::vector<double> image{10, 20, 30, 200, 100, 50};
-  const auto distorted = [&](ColorJitter d) {
+  const auto jittered = [&](ColorJitter d) {
     std::vector<double> result = image;
-    distort<double>(d, result, 3);
+    apply_jitter<double>(d, result, 3);
     return result;
   };
 
-  CHECK(distorted({}) == image);
-  CHECK(distorted({.brightness = 5})[3] == 205);
-  CHECK(distorted({.contrast = 0.5f})[0] == Approx(57.5));
-  CHECK(distorted({.saturation = 0})[4] == Approx(200));
+  CHECK(jittered({}) == image);
+  CHECK(jittered({.brightness = 5})[3] == 205);
+  CHECK(jittered({.contrast = 0.5f})[0] == Approx(57.5));
+  CHECK(jittered({.saturation = 0})[4] == Approx(200));
   // A third of the circle carries red to green, to blue, to red.
-  const auto turned = distorted({.hue = 1 / 3.f});
+  const auto turned = jittered({.hue = 1 / 3.f});
   CHECK(turned[3] == Approx(50).epsilon(1e-4));
   CHECK(turned[4] == Approx(200).epsilon(1e-4));
   CHECK(turned[5] == Approx(100).epsilon(1e-4));
 }
 
-TEST_CASE("distort: contrast finds the mean of a large image in fp32, too") {
+TEST_CASE("color jitter: contrast finds the mean of a large image in fp32, too") {
   std::vector<double> exact(299 * 299 * 3);
   for (std::size_t i = 0; i < exact.size(); ++i) exact[i] = static_cast<double>(i * 7919 % 256);
   std::vector<float> single(exact.begin(), exact.end());
 
-  distort<double>({.brightness = 0.3f, .contrast = 0.5f}, exact, 3);
-  distort<float>({.brightness = 0.3f, .contrast = 0.5f}, single, 3);
+  apply_jitter<double>({.brightness = 0.3f, .contrast = 0.5f}, exact, 3);
+  apply_jitter<float>({.brightness = 0.3f, .contrast = 0.5f}, single, 3);
 
   double largest = 0;
   for (std::size_t i = 0; i < exact.size(); ++i)
@@ -44,13 +44,13 @@ TEST_CASE("distort: contrast finds the mean of a large image in fp32, too") {
   CHECK(largest < 1e-4);
 }
 
-// The expected numbers are TensorFlow's: test/parity/distort_against_tensorflow.py.
-TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's") {
+// The expected numbers are TensorFlow's: test/parity/color_jitter_against_tensorflow.py.
+TEST_CASE("color jitter: the colours of Inception's recipe, clipped, are TensorFlow's") {
   struct Case {
-    ColorJitter distortion;
+    ColorJitter jitter;
     std::vector<double> expected;
   };
-  const auto [distortion, expected] = GENERATE(
+  const auto [jitter, expected] = GENERATE(
       values<Case>({{{-20, 1.5f, 0.5f, -0.2f},
                      {0, 0, 0, 205.583, 94.083, 200.542, 255, 255, 106.792, 255, 255, 255, 0, 0, 0,
                       153.083, 255, 185.542}},
@@ -65,7 +65,7 @@ TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's
                       245.933, 0, 0, 0, 86.307, 227.4, 205.133}}}));
   Batch batch;
   batch.images = {10, 20, 30, 200, 100, 50, 0, 255, 7, 250, 250, 250, 3, 2, 1, 90, 180, 240};
-  set_jitter(batch, {distortion});
+  set_jitter(batch, {jitter});
   Schedule schedule;
   schedule.tensors = {{1, 2, 3, 3}};
   reference::State s(schedule, 1);

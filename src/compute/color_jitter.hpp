@@ -11,7 +11,7 @@ namespace ringtrain::compute {
 /// Turns and stretches one colour, in any unit: hue by `turn` of a circle, saturation by `factor`,
 /// both in HSV as TensorFlow's adjust_hue and adjust_saturation define them; the value stays.
 template <class T>
-constexpr void turn_colour(T& red, T& green, T& blue, T factor, T turn) {
+constexpr void adjust_saturation_and_hue(T& red, T& green, T& blue, T factor, T turn) {
   const T value = std::max({red, green, blue}), range = value - std::min({red, green, blue});
   if (!(range > 0)) return;
   T hue = value == red     ? (green - blue) / range
@@ -30,15 +30,15 @@ constexpr void turn_colour(T& red, T& green, T& blue, T factor, T turn) {
   blue = channel(1);
 }
 
-/// Applies a Distortion to one image of interleaved channels on the scale 0..255: brightness, then
+/// Applies a jitter to one image of interleaved channels on the scale 0..255: brightness, then
 /// saturation and hue (three channels only), then contrast around each channel's mean.
 template <class T>
-void distort(const ColorJitter& d, std::span<T> image, int channels) {
+void apply_jitter(const ColorJitter& d, std::span<T> image, int channels) {
   if (d.brightness != 0)
     for (T& v : image) v += d.brightness;
   if (channels == 3 && (d.saturation != 1 || d.hue != 0))
     for (std::size_t i = 0; i + 2 < image.size(); i += 3)
-      turn_colour<T>(image[i], image[i + 1], image[i + 2], d.saturation, d.hue);
+      adjust_saturation_and_hue<T>(image[i], image[i + 1], image[i + 2], d.saturation, d.hue);
   if (d.contrast == 1) return;
   const std::size_t pixels = image.size() / static_cast<std::size_t>(channels);
   for (int c = 0; c < channels; ++c) {
@@ -50,7 +50,7 @@ void distort(const ColorJitter& d, std::span<T> image, int channels) {
   }
 }
 
-/// Cuts off what distortions carried out of the scale 0..255.
+/// Cuts off what jitter carried out of the scale 0..255.
 template <class T>
 constexpr T clipped(T v) {
   return std::clamp(v, T(0), T(255));

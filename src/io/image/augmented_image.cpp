@@ -1,0 +1,114 @@
+#include "io/image/augmented_image.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace ringtrain::io {
+namespace {
+
+Box whole(Extent image) {
+  return {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)};
+}
+
+Box centred(Extent image, double height, double width) {
+  return {(image.width - width) / 2, (image.height - height) / 2, width, height};
+}
+
+/// The extent of `image` scaled so that it just covers `wanted`.
+Extent covering(Extent image, Extent wanted) {
+  const double scale = std::max(static_cast<double>(wanted.height) / image.height,
+                                static_cast<double>(wanted.width) / image.width);
+  const auto scaled = [&](int side, int least) {
+    return std::max(least, static_cast<int>(std::lround(side * scale)));
+  };
+  return {scaled(image.height, wanted.height), scaled(image.width, wanted.width)};
+}
+
+/// The extent to which an image is scaled for a window of the output to be cut.
+Extent scaled_for_window(const Augmentation& recipe, Extent image) {
+  return covering(image, recipe.cover == Extent{} ? recipe.output : recipe.cover);
+}
+
+CropTransform evaluation_crop(const Augmentation& recipe, Extent image) {
+  if (recipe.central_fraction > 0) {
+    const double fraction = recipe.central_fraction;
+    return {centred(image, image.height * fraction, image.width * fraction), recipe.output};
+  }
+  const Extent scaled = scaled_for_window(recipe, image);
+  return {whole(image), scaled, (scaled.height - recipe.output.height) / 2,
+          (scaled.width - recipe.output.width) / 2};
+}
+
+float draw(Philox& random, Interval interval) {
+  return random.uniform(interval.low, interval.high);
+}
+
+/// Uniform in 0..last; 0 when there is no choice.
+int draw_offset(Philox& random, int last) {
+  return last > 0 ? static_cast<int>(random.below(static_cast<std::uint32_t>(last) + 1)) : 0;
+}
+
+// The published recipes try ten times and then take a central crop; so results compare.
+Box draw_box(const RandomResizedCrop& o, Extent image, Philox& random) {
+  const Interval log_aspect{std::log(o.aspect.low), std::log(o.aspect.high)};
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area = static_cast<double>(image.pixels()) * draw(random, o.area);
+    const double aspect = std::exp(draw(random, log_aspect));
+    const int width = static_cast<int>(std::lround(std::sqrt(area * aspect)));
+    const int height = static_cast<int>(std::lround(std::sqrt(area / aspect)));
+    if (width < 1 || height < 1 || width > image.width || height > image.height) continue;
+    const int top = draw_offset(random, image.height - height);
+    const int left = draw_offset(random, image.width - width);
+    return {static_cast<double>(left), static_cast<double>(top), static_cast<double>(width),
+            static_cast<double>(height)};
+  }
+  const double low = o.aspect.low, high = o.aspect.high;
+  const double width = std::min<double>(image.width, image.height * high);
+  const double height = std::min<double>(image.height, image.width / low);
+  return centred(image, height, width);
+}
+
+// An operation of a new kind is one more function here, and a word of the recipe. It changes
+// image.crop(), image.pixels() or image.jitter.
+
+void apply(const RandomCrop& o, AugmentedImage& image, Philox& random) {
+  const Extent scaled = scaled_for_window(image.recipe, image.full), output = image.recipe.output;
+  const auto offset = [&](int side, int shown) {
+    return draw_offset(random, side + 2 * o.padding - shown) - o.padding;
+  };
+  const int top = offset(scaled.height, output.height);
+  const int left = offset(scaled.width, output.width);
+  image.crop() = {whole(image.full), scaled, top, left, image.crop().mirrored};
+}
+
+void apply(const RandomResizedCrop& o, AugmentedImage& image, Philox& random) {
+  const Box box = draw_box(o, image.full, random);
+  image.crop() = {box, image.recipe.output, 0, 0, image.crop().mirrored};
+}
+
+void apply(const RandomHorizontalFlip&, AugmentedImage& image, Philox& random) {
+  if (random.below(2) == 1) image.crop().mirrored = !image.crop().mirrored;
+}
+
+void apply(const RandomColorJitter& o, AugmentedImage& image, Philox& random) {
+  image.jitter.brightness = draw(random, o.brightness);
+  image.jitter.contrast = draw(random, o.contrast);
+  image.jitter.saturation = draw(random, o.saturation);
+  image.jitter.hue = draw(random, o.hue);
+}
+
+}  // namespace
+
+AugmentedImage::AugmentedImage(const Augmentation& augmentation, Extent stored, Render render)
+    : recipe(augmentation),
+      full(stored),
+      crop_(evaluation_crop(augmentation, stored)),
+      render_(std::move(render)) {}
+
+void augment(AugmentedImage& image, Philox& random) {
+  for (const AugmentationOperation& operation : image.recipe.operations)
+    std::visit([&](const auto& o) { apply(o, image, random); }, operation);
+}
+
+}  // namespace ringtrain::io

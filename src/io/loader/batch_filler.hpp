@@ -1,6 +1,6 @@
 #pragma once
 // Room `io/loader`: fills batches ahead of training. The sampler says which samples a batch has, by
-// seed and position alone; fillers read, decode and distort them; the Loader hands batches over.
+// seed and position alone; fillers read, decode and augment them; the Loader hands batches over.
 //
 // Threads: loader threads fill, each a batch of its own; the main thread takes them in order.
 //

@@ -1,5 +1,5 @@
 #pragma once
-// Room `io/image`: decodes JPEG and PNG files, cuts out, scales and distorts them, on 8-bit pixels.
+// Room `io/image`: decodes JPEG and PNG files, cuts out, scales and augments them, on 8-bit pixels.
 // The same bytes and numbers give the same pixels on every CPU.
 //
 // Threads: functions keep nothing; an object belongs to one.

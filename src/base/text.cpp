@@ -113,6 +113,62 @@ std::string printable(std::string_view text) {
 
 namespace {
 
+/// A letter and the marks behind it.
+using Character = std::vector<std::uint32_t>;
+
+/// Accents; Arabic vowels; vowels and finals of Korean; voicing of Japanese.
+bool is_mark(std::uint32_t code) {
+  const auto within = [code](std::uint32_t low, std::uint32_t high) {
+    return low <= code && code <= high;
+  };
+  return within(0x300, 0x36F) || within(0x64B, 0x65F) || within(0x1161, 0x11FF) ||
+         within(0x3099, 0x309A);
+}
+
+/// Of UTF-8.
+std::uint32_t code_of(std::string_view sequence) {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  std::uint32_t code = sequence.size() == 1 ? lead : lead & (0xFFu >> (sequence.size() + 1));
+  for (const char c : sequence.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3F);
+  return code;
+}
+
+std::vector<Character> characters_of(std::string_view text) {
+  std::vector<Character> characters;
+  for (std::size_t length = 0; !text.empty(); text.remove_prefix(length)) {
+    length = sequence_length(static_cast<unsigned char>(text[0]));
+    const std::uint32_t code = code_of(text.substr(0, length));
+    if (characters.empty() || !is_mark(code)) characters.emplace_back();
+    characters.back().push_back(code);
+  }
+  return characters;
+}
+
+std::string codes(const Character& character) {
+  std::string text;
+  for (const std::uint32_t code : character)
+    text += fmt::format("{}U+{:04X}", text.empty() ? "" : " ", code);
+  return text;
+}
+
+/// The shorter one of the two has a letter that others compose: no ASCII.
+bool may_look_alike(const Character& a, const Character& b) {
+  return a == b || (a.size() != b.size() && (a.size() < b.size() ? a : b)[0] > 0x7F);
+}
+
+}  // namespace
+
+std::optional<std::pair<std::string, std::string>> composed_otherwise(std::string_view a,
+                                                                      std::string_view b) {
+  if (a == b || !is_utf8(a) || !is_utf8(b)) return std::nullopt;
+  const auto ours = characters_of(a), theirs = characters_of(b);
+  if (!std::ranges::equal(ours, theirs, may_look_alike)) return std::nullopt;
+  const auto [one, other] = std::ranges::mismatch(ours, theirs);
+  return std::pair(codes(*one), codes(*other));
+}
+
+namespace {
+
 // Levenshtein's distance, one row of the table at a time.
 std::size_t edits(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);

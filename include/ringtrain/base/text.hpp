@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace ringtrain {
@@ -41,6 +42,12 @@ std::string brief(std::string_view text, std::size_t most = 400);
 /// cannot disturb a terminal: the bytes of control characters and, where the text is not UTF-8, all
 /// bytes above 127 become \xNN.
 std::string printable(std::string_view text);
+
+/// Where two texts of UTF-8 look alike and differ in how characters are composed (Unicode's NFC and
+/// NFD): their first such character, as "U+00E9" and "U+0065 U+0301". Which letter and which mark
+/// make another is not known here, so other marks pass, too. Nullopt where they differ otherwise.
+std::optional<std::pair<std::string, std::string>> composed_otherwise(std::string_view a,
+                                                                      std::string_view b);
 
 /// "; did you mean NAME?" with the candidate that `word` abbreviates, else the one with the fewest
 /// edits from it (Levenshtein's distance). Empty where that is more than a third of the word.

@@ -96,6 +96,17 @@ class NameList {
   std::vector<std::size_t> ends_;
 };
 
+/// Why the label of a class is unknown that only the evaluation has.
+std::string why_unknown(const std::string& name, const std::vector<std::string>& training) {
+  for (const std::string& other : training)
+    if (const auto spellings = composed_otherwise(other, name))
+      return fmt::format(
+          "training's class {} is spelt otherwise: {} there, {} here, which look alike (Unicode's "
+          "NFC and NFD; macOS makes the latter); give both the same name",
+          printable(other), spellings->first, spellings->second);
+  return "training has no such class, so its label is unknown (images belong in <class>/<image>)";
+}
+
 class Images final : public EncodedDataset {
  public:
   /// Those of `home`; a class's label is its place in `names`.
@@ -145,10 +156,7 @@ Images::Images(const fs::path& home, std::vector<std::string> names, const Datas
   for (const std::string& name : names_) labels.emplace(name, static_cast<int>(labels.size()));
   for (const std::string& name : class_names_in(home_, options.progress)) {
     const auto known = labels.find(name);
-    if (known == labels.end())
-      fail_images(home_ / name,
-                  "training has no such class, so its label is unknown (images belong in "
-                  "<class>/<image>)");
+    if (known == labels.end()) fail_images(home_ / name, why_unknown(name, names_));
     append(home_ / name, known->second);
   }
 }

@@ -24,6 +24,21 @@ TEST_CASE("numbers: all of the text, within bounds, or what it must be") {
     CHECK_THROWS_WITH(number_between(text, 0, 1), "must be a number from 0 to 1");
 }
 
+TEST_CASE("composed otherwise: texts that differ in how their characters are made") {
+  using Codes = std::pair<std::string, std::string>;
+
+  CHECK(composed_otherwise("caf\u00e9", "cafe\u0301") == Codes("U+00E9", "U+0065 U+0301"));
+  CHECK(composed_otherwise("e\u0301t\u00e9", "\u00e9te\u0301") == Codes("U+0065 U+0301", "U+00E9"));
+  CHECK(composed_otherwise("\ud55c", "\u1112\u1161\u11ab") ==
+        Codes("U+D55C", "U+1112 U+1161 U+11AB"));
+  CHECK(composed_otherwise("\u304c", "\u304b\u3099") == Codes("U+304C", "U+304B U+3099"));
+  CHECK(!composed_otherwise("cafe\u0301", "cafe\u0301"));
+  CHECK(!composed_otherwise("cafe", "cafe\u0301"));
+  CHECK(!composed_otherwise("caf\u00e9", "caf\u00e8"));
+  CHECK(!composed_otherwise("caf\u00e9s", "cafe\u0301"));
+  CHECK(!composed_otherwise("caf\xe9", "cafe\u0301"));
+}
+
 TEST_CASE("did you mean: what is abbreviated, or near; else nothing") {
   const std::vector<std::string> names{"resnet18", "resnet50", "vgg16"};
 

@@ -39,7 +39,7 @@ TEST_CASE("composed otherwise: texts that differ in how their characters are mad
   CHECK(!composed_otherwise("caf\xe9", "cafe\u0301"));
 }
 
-TEST_CASE("did you mean: what is abbreviated, or near; else nothing") {
+TEST_CASE("did you mean: what is abbreviated or near, and else nothing") {
   const std::vector<std::string> names{"resnet18", "resnet50", "vgg16"};
 
   CHECK(did_you_mean("resnet5", names) == "; did you mean resnet50?");

@@ -76,10 +76,10 @@ function(ringtrain_skipped_test name label why)
 endfunction()
 
 # The tests of one src/ folder, as one executable that CTest sees test by test; LABEL: unit. Idle threads sleep, as `train` has
-# them sleep soon: where two tests share the cores, those that spin take twenty times as long. UNBUILT: why this configuration
-# cannot build them; their names are then read from the sources.
+# them sleep soon: where two tests share the cores, those that spin take twenty times as long. SOME_WAIT: those tagged
+# [waits] leave the cores to others. UNBUILT: why this configuration cannot build them; their names are then read from the sources.
 function(ringtrain_tests name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;UNBUILT" "SOURCES;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SOME_WAIT" "LABEL;UNBUILT" "SOURCES;PRIVATE")
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
@@ -108,9 +108,16 @@ function(ringtrain_tests name)
   endif()
   set(spec "")
   if(CMAKE_CXX_FLAGS MATCHES sanitize)
-    set(spec TEST_SPEC "~[unsanitized]~[.]")  # would see the sanitizer itself, or take long and tell it nothing
+    set(spec "~[unsanitized]~[.]")  # would see the sanitizer itself, or take long and tell it nothing
   endif()
-  catch_discover_tests(test_${name} TEST_PREFIX "${name}: " ${spec}
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive SKIP_RETURN_CODE 77
-      ENVIRONMENT_MODIFICATION RINGTRAIN_PYTHON=set:${RINGTRAIN_PYTHON})
+  set(properties LABELS ${arg_LABEL} TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive SKIP_RETURN_CODE 77
+    ENVIRONMENT_MODIFICATION RINGTRAIN_PYTHON=set:${RINGTRAIN_PYTHON})
+  if(arg_SOME_WAIT)
+    catch_discover_tests(test_${name} TEST_PREFIX "${name}: " TEST_SPEC "[waits]${spec}" PROPERTIES ${properties})
+    string(PREPEND spec "~[waits]~[.]")
+  endif()
+  if(spec)
+    list(PREPEND spec TEST_SPEC)
+  endif()
+  catch_discover_tests(test_${name} TEST_PREFIX "${name}: " ${spec} PROPERTIES ${properties} PROCESSORS 3)
 endfunction()

@@ -56,7 +56,7 @@ run() { # PRESET TARGET CTEST_ARGUMENTS...
   fi
   built=$SECONDS
   rm -f "$junit"
-  ctest --preset "$preset" -j "$(nproc)" --output-junit "$junit" --test-output-size-passed 100000 "$@" 2>&1 |
+  ctest --preset "$preset" -j $((4 * $(nproc))) --output-junit "$junit" --test-output-size-passed 100000 "$@" 2>&1 |
     tee "$log" | grep --line-buffered -vE '^ *Start |Passed' || true
   echo "test: $preset: built in $((built - began)) s, tests took $((SECONDS - built)) s"
   if [ -s "$junit" ]; then results+=("$junit"); else echo "test: $preset has no results" >&2; bad=1; fi

@@ -44,7 +44,11 @@ void run(const ConvolutionInputGradient& step, State& s) {
   const auto& dy = s[step.dy];
   std::vector<double> dx(xs.elements());
   for_each_run(step, xs, ys, [&](std::size_t weight, std::size_t to, std::size_t from, int n) {
-    for (int i = 0; i < n; ++i) dx[from + i] += s.parameters[weight + i] * dy[to];
+    const double* w = &s.parameters[weight];
+    double* to_x = &dx[from];
+    const double slope = dy[to];
+#pragma omp simd
+    for (int i = 0; i < n; ++i) to_x[i] += w[i] * slope;
   });
   if (!step.epilogue) {
     s[step.dx] = std::move(dx);
@@ -62,7 +66,10 @@ void run(const ConvolutionWeightGradient& step, State& s) {
   const auto& dy = s[step.dy];
   std::fill_n(s.gradients.begin() + step.w.first, step.w.count, 0);
   for_each_run(step, xs, ys, [&](std::size_t weight, std::size_t to, std::size_t from, int n) {
-    for (int i = 0; i < n; ++i) s.gradients[weight + i] += x[from + i] * dy[to];
+    double* dw = &s.gradients[weight];
+    const double *from_x = &x[from], slope = dy[to];
+#pragma omp simd
+    for (int i = 0; i < n; ++i) dw[i] += from_x[i] * slope;
   });
   if (!step.b) return;
   std::fill_n(s.gradients.begin() + step.b->first, step.b->count, 0);

@@ -244,14 +244,16 @@ TEST_CASE("onednn: activations and sums agree with the reference, padding stays 
 
 TEST_CASE("onednn: every activation behind convolutions and matrix products", "[onednn]") {
   const Activation then = any_activation();
-  const int channels = GENERATE(5, 32);
-  const Window window =
-      GENERATE(Window{}, Window{1, 1, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1});  // the last: Winograd
-  CAPTURE(name_of(then), channels, window.height, window.stride_y);
-  const Shape x{7, 17, 21, channels};
+  const auto [window, x] =
+      GENERATE(std::pair(Window{}, Shape{1, 9, 11, 5}), std::pair(Window{}, Shape{1, 9, 11, 32}),
+               std::pair(Window{1, 1, 2, 2}, Shape{2, 9, 11, 5}),
+               std::pair(Window{3, 3, 1, 1, 1, 1, 1, 1}, Shape{1, 9, 11, 5}),
+               std::pair(Window{3, 3, 1, 1, 1, 1, 1, 1}, Shape{7, 17, 21, 32}));  // by Winograd
+  if (x.batch == 7 && onednn::effective_isa() == onednn::Isa::baseline) return;
+  CAPTURE(name_of(then), x.channels, window.height, window.stride_y);
 
-  BackendComparison(convolution_case(window, x, channels + 2, 0, true, then)).check(2e-5);
-  BackendComparison(matrix_product_case({3, 3, 3, channels}, 10, true, then)).check();
+  BackendComparison(convolution_case(window, x, x.channels + 2, 0, true, then)).check(2e-5);
+  BackendComparison(matrix_product_case({3, 3, 3, x.channels}, 10, true, then)).check();
 }
 
 TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions", "[onednn]") {
@@ -312,7 +314,8 @@ TEST_CASE("onednn: BatchNorm in pieces agrees with the reference", "[onednn]") {
 
 // Large filters, their gradients' sums and large results are stored past the caches, and filters
 // are read ahead.
-TEST_CASE("onednn: Winograd convolutions of large tensors agree with the reference", "[onednn]") {
+TEST_CASE("onednn: Winograd convolutions of large tensors agree with the reference",
+          "[onednn][many steps]") {
   const Window window{3, 3, 1, 1, 1, 1, 1, 1};
   const int batch = tested_element() == Element::bf16 ? 16 : 6;  // as many tiles as it takes
   if (sanitized) return;

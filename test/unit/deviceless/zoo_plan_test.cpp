@@ -34,6 +34,9 @@ TEST_CASE("every step of every model has a plan on every GPU we know") {
   const int images = gpu.memory_bytes < 50e9 ? 32 : batch;
   for (const std::string& model : model::model_names())
     for (const model::Mode mode : {model::Mode::training, model::Mode::evaluation}) {
+      // what an evaluation launches is planned for one GPU
+      if (mode == model::Mode::evaluation && (element != Element::fp16 || gpu.name != "h100"))
+        continue;
       CAPTURE(model, mode == model::Mode::training, name_of(element), gpu.name);
       const compute::Schedule schedule = schedule_of(model, mode, *planner, images);
 

@@ -122,7 +122,8 @@ TEST_CASE("Signal thread: before there is a stop request, SIGTERM ends the proce
 
 TEST_CASE(
     "Stop request: a second signal within three seconds is the same wish, a later one ends the "
-    "process") {
+    "process",
+    "[waits]") {
   const pid_t child = ::fork();
   if (child == 0) {
     const StopSignals request;
@@ -160,7 +161,8 @@ TEST_CASE("Stop request: SIGHUP and SIGXCPU are requests, too, unless they were 
   CHECK(code == 0);
 }
 
-TEST_CASE("Stop request: the launcher's end is one, and what is to be done at a stop is done") {
+TEST_CASE("Stop request: the launcher's end is one, and what is to be done at a stop is done",
+          "[waits]") {
   std::array<int, 2> told{};
   REQUIRE(::pipe2(told.data(), O_CLOEXEC) == 0);
   const pid_t launcher = ::fork();
@@ -201,7 +203,7 @@ TEST_CASE("Stop request: before the first step is done one signal ends a process
   CHECK(code == 128 + SIGTERM);
 }
 
-TEST_CASE("Stop request: after the first step a signal waits for the one under way") {
+TEST_CASE("Stop request: after the first step a signal waits for the one under way", "[waits]") {
   const int code = in_child([] {
     const SignalThread thread;
     StopSignals request(1);

@@ -20,7 +20,8 @@ TEST_CASE("report_delay: stays within what the waiting ranks allow") {
   CHECK(report_delay(1000) <= 3s);
 }
 
-TEST_CASE("wait_to_report: the first rank of a host reports, and is remembered when it has gone") {
+TEST_CASE("wait_to_report: the first rank of a host reports, and is remembered when it has gone",
+          "[waits]") {
   const int file = ::memfd_create("word", MFD_CLOEXEC);
   const SharedWord mine = share_word(file);
   {

@@ -255,7 +255,7 @@ TEST_CASE("Checkpoint writer: a state that is not finite is not published") {
   CHECK(names(directory) == std::vector<std::string>{"lock"});
 }
 
-TEST_CASE("Checkpoint writer: a second job on the directory is told who owns it") {
+TEST_CASE("Checkpoint writer: a second job on the directory is told who owns it", "[waits]") {
   const TemporaryDirectory directory;
   const State state(1);
   WriterProcess first = WriterProcess::start(), second = WriterProcess::start();

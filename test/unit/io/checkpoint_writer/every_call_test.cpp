@@ -139,7 +139,8 @@ TEST_CASE("Checkpoint writer: a kill before any system call of a save leaves the
   CHECK(found == std::set<std::uint64_t>{1, 2});
 }
 
-TEST_CASE("Checkpoint writer: killed before any system call of a save, it is replaced and saves") {
+TEST_CASE("Checkpoint writer: killed before any system call of a save, it is replaced and saves",
+          "[waits]") {
   skip_without_tracing();
   const int calls = calls_of_a_save().all;
   int replaced = 0;
@@ -198,7 +199,7 @@ TEST_CASE("Checkpoint writer: an error of any system call of a save is told and 
   CHECK(failed > 5);
 }
 
-TEST_CASE("Checkpoint writer: stuck in any system call of a save, it holds nobody up") {
+TEST_CASE("Checkpoint writer: stuck in any system call of a save, it holds nobody up", "[waits]") {
   skip_without_tracing();
   const int calls = calls_of_a_save().on_files;
   for (int n = 0; n < calls; ++n) {

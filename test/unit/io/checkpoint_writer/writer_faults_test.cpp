@@ -260,7 +260,8 @@ TEST_CASE("Checkpoint writer: what a trainer handed over is saved though it is k
   CHECK_FALSE(std::filesystem::exists(directory / "last-save.txt"));  // it told of another run
 }
 
-TEST_CASE("Checkpoint writer: what finishes the last save of a killed run is waited for") {
+TEST_CASE("Checkpoint writer: what finishes the last save of a killed run is waited for",
+          "[waits]") {
   const TemporaryDirectory directory;
   const State state(1);
   const FileDescriptor lock(
@@ -386,7 +387,8 @@ TEST_CASE("Checkpoint writer: nothing is kept where there is no slot or no state
   CHECK(writer.save_if_killed(nothing));
 }
 
-TEST_CASE("Checkpoint writer: one that is stuck when its trainer dies gives up the lock later") {
+TEST_CASE("Checkpoint writer: one that is stuck when its trainer dies gives up the lock later",
+          "[waits]") {
   const TemporaryDirectory directory;
   const State state(1);
   std::array<int, 2> ends{};

@@ -67,7 +67,8 @@ void check_saved(const Trainer& trainer, const State& state) {
 
 }  // namespace
 
-TEST_CASE("Checkpoint writer: when an idle helper dies, another one takes over all it had") {
+TEST_CASE("Checkpoint writer: when an idle helper dies, another one takes over all it had",
+          "[waits]") {
   const State state(1);
   const int signal = GENERATE(SIGKILL, SIGABRT);
   Trainer trainer(state, {.run_id = "test", .keep = 1});
@@ -250,7 +251,7 @@ TEST_CASE("Checkpoint writer: a helper that is stopped is named, not the disk") 
   CHECK(trainer.writer.failure()->kind() == "writer");
 }
 
-TEST_CASE("Checkpoint writer: a dead helper is named where its fork server is stopped") {
+TEST_CASE("Checkpoint writer: a dead helper is named where its fork server is stopped", "[waits]") {
   const State state(1);
   Trainer trainer(state, {.run_id = "test", .open_timeout = 3s, .slow_after = 1s});
   ::kill(trainer.process.fork_server_pid(), SIGSTOP);
@@ -314,7 +315,7 @@ TEST_CASE("Checkpoint writer: a directory that the next helper cannot open is tr
 }
 
 TEST_CASE("Checkpoint writer: without descriptors for the next helper, it is asked for later",
-          "[unsanitized]") {
+          "[unsanitized][waits]") {
   const State state(1);
   Trainer trainer(state);
   trainer.kill_writer(SIGSTOP);
@@ -345,7 +346,8 @@ TEST_CASE("Checkpoint writer: without descriptors for long, no other helper is w
   CHECK(trainer.writer.failure()->kind() == "writer");
 }
 
-TEST_CASE("Checkpoint writer: a directory that another job has taken meanwhile ends the job") {
+TEST_CASE("Checkpoint writer: a directory that another job has taken meanwhile ends the job",
+          "[waits]") {
   const State state(1);
   Trainer trainer(state);
   ::kill(trainer.process.fork_server_pid(), SIGSTOP);  // long enough for the other one

@@ -84,7 +84,7 @@ TEST_CASE("read retries: what passes is read, and told in one line") {
         "in 10 s");
 }
 
-TEST_CASE("read retries: what stays ends with path, offset, errno and advice") {
+TEST_CASE("read retries: what stays ends with path, offset, errno and advice", "[waits]") {
   Told told;
   int attempts = 0;
 
@@ -104,7 +104,8 @@ TEST_CASE("read retries: what stays ends with path, offset, errno and advice") {
   CHECK(told.lines.size() == 1);
 }
 
-TEST_CASE("read retries: no attempt begins once the time is up, however slow each one is") {
+TEST_CASE("read retries: no attempt begins once the time is up, however slow each one is",
+          "[waits]") {
   Told told;
   int attempts = 0;
 
@@ -151,7 +152,7 @@ TEST_CASE("read retries: a loader that is dropped waits for none") {
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2500));
 }
 
-TEST_CASE("read retries: who waits for a batch learns that reads are tried again") {
+TEST_CASE("read retries: who waits for a batch learns that reads are tried again", "[waits]") {
   std::atomic<int> attempts = 0, moves = 0;
   const AilingDataset data([&] { return ++attempts % 4 == 0; });  // after three seconds
   LoaderOptions options = one_by_one();
@@ -164,7 +165,8 @@ TEST_CASE("read retries: who waits for a batch learns that reads are tried again
   CHECK(loader.unreadable().empty());
 }
 
-TEST_CASE("read retries: a file that stays away comes out of next(), and nothing in its place") {
+TEST_CASE("read retries: a file that stays away comes out of next(), and nothing in its place",
+          "[waits]") {
   const AilingDataset data([] { return false; });
   Loader loader(data, one_by_one());
 

@@ -168,7 +168,8 @@ TEST_CASE("Folder: a watch reports each change once, and again what nobody heard
   CHECK(reports.all[2].at_path);
 }
 
-TEST_CASE("Checkpoint writer: saves go on in a folder that was moved, also by the next helper") {
+TEST_CASE("Checkpoint writer: saves go on in a folder that was moved, also by the next helper",
+          "[waits]") {
   const TemporaryDirectory above;
   const State state(1);
   WriterProcess process = WriterProcess::start();

@@ -319,7 +319,7 @@ TEST_CASE("Lease: only the very process that it names is seen to live") {
   CHECK(is_seen_alive(read->holder));
 }
 
-TEST_CASE("Folder lease: the lock of a lost host is taken over, and that is said") {
+TEST_CASE("Folder lease: the lock of a lost host is taken over, and that is said", "[waits]") {
   const TemporaryDirectory directory;
   const FileDescriptor folder = opened(directory);
   const FileDescriptor of_dead = locked_file(directory / "lock", lease_of(far));
@@ -340,7 +340,8 @@ TEST_CASE("Folder lease: the lock of a lost host is taken over, and that is said
   CHECK_THAT(told[0], Contains("d is held by run old on host far"));
 }
 
-TEST_CASE("Folder lease: who was silent and lost the directory notices, and harms nothing") {
+TEST_CASE("Folder lease: who was silent and lost the directory notices, and harms nothing",
+          "[waits]") {
   const TemporaryDirectory directory;
   const FileDescriptor folder = opened(directory);
   std::atomic<int> times_lost = 0;
@@ -367,7 +368,7 @@ TEST_CASE("Folder lease: who was silent and lost the directory notices, and harm
   CHECK_THAT(file_bytes(directory / "lock"), Contains("lease 1 held") && Contains("run: new"));
 }
 
-TEST_CASE("Folder lease: of many that want it at the same moment, one gets it") {
+TEST_CASE("Folder lease: of many that want it at the same moment, one gets it", "[waits]") {
   const bool silent = GENERATE(true, false);
   for (int round = 0; round < 3; ++round) {
     const TemporaryDirectory directory;
@@ -410,7 +411,8 @@ TEST_CASE("Folder lease: what was given back is taken at once from another host"
   CHECK_NOTHROW(second.require());
 }
 
-TEST_CASE("Folder lease: a starter that died while it took the directory is no obstacle") {
+TEST_CASE("Folder lease: a starter that died while it took the directory is no obstacle",
+          "[waits]") {
   const TemporaryDirectory directory;
   const FileDescriptor folder = opened(directory);
   const auto claim = directory / temporary_name("lock", hex(hash_text("is not")));
@@ -493,7 +495,8 @@ TEST_CASE("Checkpoint directory: a temporary that somebody still writes is left 
 
 TEST_CASE(
     "Checkpoint directory: space that a living writer's temporary takes is waited for, not for "
-    "ever") {
+    "ever",
+    "[waits]") {
   const TemporaryDirectory directory;
   const std::string name = temporary_name("step-0000000001.h5", a_token + "-12-3");
   FileDescriptor living = locked_file(directory / name, "half a checkpoint");
@@ -535,7 +538,8 @@ TEST_CASE("Checkpoint directory: names of temporaries are told from other files'
 }
 
 // Both hosts are told that they have the lock, as by NFS mounted with `nolock`.
-TEST_CASE("Checkpoint writer: where locks do not hold, the heartbeat tells a second job") {
+TEST_CASE("Checkpoint writer: where locks do not hold, the heartbeat tells a second job",
+          "[waits]") {
   skip_without_tracing();
   const TemporaryDirectory directory;
   const State state(1);

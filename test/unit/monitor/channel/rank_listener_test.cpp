@@ -211,7 +211,8 @@ TEST_CASE(
   CHECK(server.ranks()[1].connected);
 }
 
-TEST_CASE("rank listener: scans, garbage and halves of a proof are counted, and nobody gets in") {
+TEST_CASE("rank listener: scans, garbage and halves of a proof are counted, and nobody gets in",
+          "[waits]") {
   HeartbeatServer server(job_token, 3, on_loopback);
   const Endpoint endpoint = server.endpoints().front();
   Strange strange;
@@ -239,7 +240,7 @@ TEST_CASE("rank listener: scans, garbage and halves of a proof are counted, and 
   CHECK_FALSE(server.ranks()[2].connected);
 }
 
-TEST_CASE("rank listener: one that sends a byte now and then has five seconds as well") {
+TEST_CASE("rank listener: one that sends a byte now and then has five seconds as well", "[waits]") {
   HeartbeatServer server(job_token, 2, on_loopback);
   Strange strange;
   tcp::socket& slow = strange.connect(server.endpoints().front());
@@ -360,7 +361,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "rank listener: dead, silent and closed addresses are passed by, and told with their reasons") {
+    "rank listener: dead, silent and closed addresses are passed by, and told with their reasons",
+    "[waits]") {
   asio::io_context context;
   tcp::acceptor full(context, {asio::ip::address_v4::loopback(), 0}, true), silent = [&] {
     return tcp::acceptor(context, {asio::ip::address_v4::loopback(), 0});

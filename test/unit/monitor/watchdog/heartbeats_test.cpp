@@ -87,7 +87,7 @@ TEST_CASE("side channel: both ends hear how late the other's ticks were") {
   CHECK(server.process(1).of == own_process().of);
 }
 
-TEST_CASE("side channel: the host of a rank that says nothing still answers") {
+TEST_CASE("side channel: the host of a rank that says nothing still answers", "[waits]") {
   HeartbeatServer server(job_token, 2, loopback);
   HeartbeatClient rank = client(server, 1);
   REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected; }));
@@ -98,7 +98,7 @@ TEST_CASE("side channel: the host of a rank that says nothing still answers") {
   CHECK(rank.silent_s() < 1);
 }
 
-TEST_CASE("side channel: who does not know the token is nobody") {
+TEST_CASE("side channel: who does not know the token is nobody", "[waits]") {
   HeartbeatServer server(job_token, 2, loopback);
   JobToken wrong = job_token;
   wrong.back() = std::byte{1};
@@ -157,7 +157,8 @@ TEST_CASE("side channel: a connection that is cut is made again, and the rank kn
   CHECK(server.strangers().all() == 0);
 }
 
-TEST_CASE("side channel: a connection that drops all without a word is made again in time") {
+TEST_CASE("side channel: a connection that drops all without a word is made again in time",
+          "[waits]") {
   HeartbeatServer server(job_token, 3, loopback);
   const std::uint16_t port = server.endpoints().front().port;
   std::vector<HeartbeatClient> ranks;

@@ -148,7 +148,7 @@ TEST_CASE("slices: who does not know the token, or brings something else, change
   CHECK(target == std::vector<float>(100, 5.0f));
 }
 
-TEST_CASE("slices: a connection on which a slice vanishes without a word is made anew") {
+TEST_CASE("slices: a connection on which a slice vanishes without a word is made anew", "[waits]") {
   ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   const int door = monitor::own_socket(server.endpoints().front().port, monitor::End::that_listens);
   ShardSender rank = sender(server, 1);

@@ -11,7 +11,7 @@ namespace {
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double normal_density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
-double normal_distribution(double x) { return (1 + std::erf(x / std::numbers::sqrt2)) / 2; }
+double normal_distribution(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
 
 // What GELU's approximation takes the tanh of, and its slope.
 double inner(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "compute/onednn/isa.hpp"
+#include "compute/onednn/kernels/activation.hpp"
 #include "support/backend_comparison.hpp"
 #include "support/sanitized.hpp"
 
@@ -240,6 +240,18 @@ TEST_CASE("onednn: activations and sums agree with the reference, padding stays 
   const Activation f = any_activation();
   CAPTURE(name_of(f));
   BackendComparison(pointwise_case({batch, 5, 7, channels}, f)).check();
+}
+
+TEST_CASE("onednn: the exact GELU keeps its digits far below 0, as the reference's does") {
+  for (float x = -6; x <= -4; x += 0.01f) {
+    const ExactGelu exact(x);
+    const onednn::Vec<4> all = onednn::Vec<4>{} + x, one = onednn::Vec<4>{} + 1;
+
+    check_digits(reference::value_of(Activation::gelu, x), exact.value, 1e-12);
+    check_digits(reference::slope_of(Activation::gelu, x), exact.slope, 1e-12);
+    check_digits(onednn::value_of<4>(Activation::gelu, all)[0], exact.value);
+    check_digits(onednn::gradient_of<4>(Activation::gelu, all, one)[0], exact.slope);
+  }
 }
 
 TEST_CASE("onednn: every activation behind convolutions and matrix products", "[onednn]") {

@@ -29,6 +29,25 @@ TEST_CASE("cuda kernels: activations and sums agree with the reference") {
           [&](auto& queue) { work::pointwise(f, element, n, c[0], c[0], queue); });
 }
 
+TEST_CASE("cuda kernels: the exact GELU keeps its digits far below 0") {
+  const Shape s{1, 9, 9, 7};
+  KernelCase c(Element::fp32, {s, s, s, s}, 2, far_below_zero);
+  const std::size_t n = s.elements();
+
+  c.run_kernel({2}, [&](auto& queue) {
+    work::pointwise(Activation::gelu, Element::fp32, n, c[0], c[2], queue);
+  });
+  c.run_kernel({3}, [&](auto& queue) {
+    work::pointwise_backward(Activation::gelu, Element::fp32, n, c[0], c[1], c[3], queue);
+  });
+
+  const auto x = c.read(0), dy = c.read(1), y = c.read(2), dx = c.read(3);
+  for (std::size_t i = 0; i < n; ++i) {
+    check_digits(y[i], ExactGelu(x[i]).value);
+    check_digits(dx[i], ExactGelu(x[i]).slope * dy[i]);
+  }
+}
+
 TEST_CASE("cuda kernels: tensors may be aligned to their elements only") {
   const Element element = any_element();
   const TensorId moved = GENERATE(0, 1, 2, 3, 4, 5), saved = 2;

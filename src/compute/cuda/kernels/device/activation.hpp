@@ -25,9 +25,10 @@ constexpr Number logistic(Number x) {
 }
 
 constexpr float clamped(float v, float most) { return v < 0 ? 0 : v > most ? most : v; }
+/// 1 + erf would have no digits far below 0.
 template <class Number>
 constexpr Number normal_distribution(Number x) {
-  return Number(0.5) * (1 + std::erf(x * Number(0.70710678)));
+  return Number(0.5) * std::erfc(x * Number(-0.70710678));
 }
 /// GELU's approximation is x * logistic(2 * what it takes the tanh of).
 template <class Number>

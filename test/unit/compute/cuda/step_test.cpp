@@ -26,6 +26,18 @@ TEST_CASE("cuda step: convolution, forward and both gradients") {
       .check();
 }
 
+// cuDNN applies ReLU alone; a kernel of ours applies the others.
+TEST_CASE("cuda step: every activation behind convolutions and matrix products") {
+  const auto element = elements();
+  const Activation then = any_activation();
+  const bool bias = GENERATE(true, false);
+  CAPTURE(name_of(element), name_of(then), bias);
+  const Window window{3, 3, 1, 1, 1, 1, 1, 1};
+
+  GpuComparison(element, convolution_case(window, {2, 9, 11, 24}, 16, 0, bias, then)).check(2e-5);
+  GpuComparison(element, matrix_product_case({5, 3, 3, 24}, 16, bias, then)).check(2e-5);
+}
+
 TEST_CASE("cuda step: matrix product, also of images") {
   const auto element = elements();
   const int batch = GENERATE(1, 5), side = GENERATE(1, 3), out = GENERATE(8, 40);

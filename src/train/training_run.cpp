@@ -6,33 +6,21 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <numeric>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
-#include "train/checkpoint/sharded_checkpoints.hpp"
 #include "train/hooks/hooks.hpp"
 #include "train/hooks/speed_hook.hpp"
 #include "train/loop/evaluator.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/loop/unreadable_samples.hpp"
-#include "train/performance/baseline_run.hpp"
-#include "train/performance/batch_shares.hpp"
 
 namespace ringtrain::train {
 namespace {
-
-// What a resume must find again for each sample to come once an epoch.
-std::string training_data(const RunPlan& plan) {
-  if (!plan.training) return "";
-  return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
-}
 
 std::string ending(int signal, const Position& position) {
   const std::string why =
@@ -55,40 +43,19 @@ TrainingRun::TrainingRun(const RunContext& run, TrainingEngine& engine, monitor:
       watchdog_(watchdog),
       engine_(engine),
       most_steps_(most_steps),
-      config_(config::canonical_config(run.options(), training_data(run.plan))),
-      plans_(with_shares(engine.plans(), run.plan)),
+      checkpoints_(run, engine),
       control_(run.options().max_time_s, since_start),
       efficiency_(run, engine) {}
 
 void TrainingRun::prepare(io::WriterProcess& writer) {
   run_.progress.enter(metrics::Phase::resume, options().checkpoint_dir);
   run_.progress.forget_steps();
-  if (!options().eval_only) open_checkpoints(writer);
-  start_ = load_state(run_, engine_, checkpoint_writer_, config_, plans_);
-  std::error_code failure;
-  const auto file =
-      std::filesystem::path(options().checkpoint_dir) / start_.resumed_from.filename();
-  folder_ = std::filesystem::absolute(file, failure).lexically_normal().parent_path().string();
-  if (!start_.resumed_from.empty() &&
-      std::filesystem::equivalent(file, start_.resumed_from, failure))
-    newest_ = file.filename().string();
+  start_ = checkpoints_.start(writer);
   if (options().eval_only && !start_.loaded)
     run_.session.fail_together(
         "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
         "--init-from FILE or --checkpoint-dir",
         Exit::usage);
-}
-
-// No other job writes to the directory from here on.
-void TrainingRun::open_checkpoints(io::WriterProcess& writer) {
-  if (options().checkpoint_dir.empty()) return;
-  io::WriterOptions writer_options;
-  writer_options.run_id = run_id(run_.session.host());
-  writer_options.keep = options().keep;
-  writer_options.last_save_timeout_s = options().final_save_timeout_s;
-  writer_options.tell = [this](const std::string& text) { run_.note(text); };
-  checkpoint_writer_ = io::CheckpointWriter(writer, options().checkpoint_dir,
-                                            engine_.state().layout(), writer_options);
 }
 
 int TrainingRun::dry_run(io::WriterProcess& writer) {
@@ -120,11 +87,11 @@ void TrainingRun::test_allreduce() {
 int TrainingRun::run(io::WriterProcess& writer) {
   prepare(writer);
   hosts_ = run_.session.gather(run_.session.host());
-  run_.output.write(metrics::StartRecord{config_, program_hash(), run_.session.size(), hosts_,
-                                         static_cast<std::int64_t>(start_.position.step)});
+  run_.output.write(metrics::StartRecord{checkpoints_.config(), program_hash(), run_.session.size(),
+                                         hosts_, static_cast<std::int64_t>(start_.position.step)});
   run_.progress.enter(metrics::Phase::init);
   if (options().baseline) {
-    compare_with_one_rank();
+    efficiency_.measure(engine_, control_.signals());
   } else if (!options().eval_only && most_steps_ == 0) {
     run_.progress.enter(metrics::Phase::open, cache_folder());
     efficiency_.recall(start_.position);
@@ -138,23 +105,6 @@ int TrainingRun::run(io::WriterProcess& writer) {
     run_.session.fail_together(failure->what(), failure->code());
   }
   return code;
-}
-
-void TrainingRun::compare_with_one_rank() {
-  const auto measured = measure_baseline(run_, engine_, control_.signals());
-  if (!measured) return;  // the first step of training finds the same request
-  const metrics::ScalingResult& result = *measured;
-  for (const std::string& line : metrics::speedup_lines(result, run_.session.size()))
-    run_.note(line);
-  run_.output.write(result);
-  efficiency_.keep(result);
-  const bool enough =
-      !options().require_efficiency || result.efficiency >= *options().require_efficiency;
-  if (!enough)
-    run_.session.fail_together(
-        fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}", result.efficiency,
-                    *options().require_efficiency),
-        Exit::inefficient);
 }
 
 int TrainingRun::evaluate_only() {
@@ -209,7 +159,8 @@ int TrainingRun::train() {
   log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank(), hosts_,
                [this] { return watchdog_.accounts(); });
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
-  const std::unique_ptr<CheckpointManager> made = make_checkpoints();
+  const std::unique_ptr<CheckpointManager> made = checkpoints_.make_manager(
+      [this](const io::SaveEvent& event, double stall_s) { log_->save(event, stall_s); });
   CheckpointManager& checkpoints = *made;
   const std::unique_ptr<Stepper> stepper = engine_.make_stepper(start_.position);
   // mpirun kills the ranks a second after their SIGTERM, and they end a second after mpirun. A step
@@ -299,70 +250,6 @@ int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, Sp
   return control_.exit_code();
 }
 
-// Of any step: what does not change in a run.
-io::CheckpointMetadata TrainingRun::metadata() const {
-  io::CheckpointMetadata constant;
-  constant.seed = options().seed;
-  constant.world_size = run_.session.size();
-  constant.global_batch = run_.plan.global_batch;
-  constant.model = run_.plan.model.name;
-  constant.model_hash = run_.plan.model.graph.structure_hash();
-  constant.network = run_.plan.network;
-  constant.class_names = io::class_names_text(run_.plan.training->class_names());
-  constant.input = input_text(run_.plan);
-  constant.config = config_;
-  constant.plans = plans_;
-  constant.buckets = engine_.probe().bucket_bounds();
-  constant.optimizer = fmt::format(
-      R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
-      run_.plan.optimizer.momentum, run_.plan.optimizer.mean_square_decay,
-      run_.plan.optimizer.beta1, run_.plan.optimizer.beta2, run_.plan.optimizer.epsilon,
-      run_.plan.optimizer.trust_coefficient);
-  return constant;
-}
-
-std::unique_ptr<CheckpointManager> TrainingRun::make_checkpoints() {
-  const auto report = [this](const io::SaveEvent& event, double stall) {
-    using Kind = io::SaveEvent::Kind;
-    if (event.kind == Kind::saved) note_saved(event);
-    if (event.kind == Kind::moved || event.kind == Kind::back) {
-      folder_ = event.file;
-      name_resume();
-    }
-    log_->save(event, stall);
-  };
-  const auto rank_0_says = [this](bool mine) {
-    run_.session.barrier_asleep();  // rank 0 may wait for a slot
-    return !run_.session.broadcast(mine ? "save" : "").empty();
-  };
-  Snapshotter& copy = engine_.state_copy();
-  if (!copy.together())
-    return std::make_unique<CheckpointManager>(std::move(checkpoint_writer_), copy, metadata(),
-                                               options().checkpoint_every,
-                                               run_.plan.training->size(), report);
-  return std::make_unique<ShardedCheckpointManager>(
-      std::move(checkpoint_writer_), copy, metadata(), options().checkpoint_every,
-      run_.plan.training->size(), report, rank_0_says, options().final_save_timeout_s);
-}
-
-// The writer tells how long it took, and is heard after a step.
-void TrainingRun::note_saved(const io::SaveEvent& event) {
-  run_.progress.saved(event.step);
-  newest_ = event.file;
-  name_resume();
-  const auto end = metrics::Timeline::Clock::now();
-  run_.progress.record(metrics::Phase::checkpoint_write,
-                       {end - metrics::Timeline::length(event.seconds), end, event.step},
-                       metrics::Row::writer);
-}
-
-// For the line that tells of a fault. Where no path leads to the folder, there is none.
-void TrainingRun::name_resume() const {
-  if (newest_.empty()) return;
-  run_.session.fault_context().resume_from(
-      folder_.empty() ? "" : (std::filesystem::path(folder_) / newest_).string());
-}
-
 void TrainingRun::keep_timeline() {
   if (const metrics::Timeline* const timeline = run_.progress.timeline();
       timeline && run_.session.rank() == 0)
@@ -384,8 +271,7 @@ PartResult TrainingRun::end() const {
     end.tensors.push_back(place.info.name);
   }
   end.hashes = engine_.state().hashes(run_.session);
-  end.state_hash =
-      io::state_hash(at(metadata(), end_, run_.plan.training->size()), tensors, end.hashes);
+  end.state_hash = io::state_hash(checkpoints_.metadata(end_), tensors, end.hashes);
   return end;
 }
 

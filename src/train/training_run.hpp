@@ -5,16 +5,14 @@
 #include <vector>
 
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
-#include "train/load_state.hpp"
 #include "train/loop/step_logger.hpp"
 #include "train/loop/stop_control.hpp"
 #include "train/performance/efficiency.hpp"
-#include "train/plan/run_context.hpp"
 #include "train/resume_verification.hpp"
+#include "train/run_checkpoints.hpp"
 
 namespace ringtrain::train {
 
-class CheckpointManager;
 class Evaluator;
 class SpeedHook;
 
@@ -41,10 +39,7 @@ class TrainingRun {
  private:
   const config::Options& options() const { return run_.options(); }
   void prepare(io::WriterProcess& writer);
-  void open_checkpoints(io::WriterProcess& writer);
   void test_allreduce();
-  /// Measures and tells what the ranks gain over one; ends the job where that is too little.
-  void compare_with_one_rank();
   int evaluate_only();
   int train();
   int train_to_the_end(Stepper& stepper, io::Loader& loader, CheckpointManager& checkpoints);
@@ -57,10 +52,6 @@ class TrainingRun {
   /// Until training is done, if nothing stops it.
   std::uint64_t steps_left() const;
   io::LoaderOptions loader_options();
-  io::CheckpointMetadata metadata() const;
-  std::unique_ptr<CheckpointManager> make_checkpoints();
-  void note_saved(const io::SaveEvent& event);
-  void name_resume() const;
   /// What is there of it on rank 0, before all is given up.
   void keep_timeline();
 
@@ -68,13 +59,11 @@ class TrainingRun {
   monitor::Watchdog& watchdog_;
   TrainingEngine& engine_;
   const std::uint64_t most_steps_;
-  const std::string config_, plans_;
+  RunCheckpoints checkpoints_;
   StopControl control_;
-  io::CheckpointWriter checkpoint_writer_;
   std::optional<StepLogger> log_;
   Efficiency efficiency_;
   StartingState start_;
-  std::string folder_, newest_;  // --checkpoint-dir as it is now; its newest checkpoint's name
   Position end_;
   std::vector<std::string> hosts_;  // of the ranks; on rank 0
 };

@@ -8,6 +8,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
+#include "train/performance/baseline_run.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -26,8 +27,19 @@ void Efficiency::keep(const PastRun& speed) {
     run_.note("the speed of one rank is not kept for later runs: " + why);
 }
 
-void Efficiency::keep(const metrics::ScalingResult& measured) {
-  keep(PastRun{measured.alone, measured.alone_phases, std::time(nullptr)});
+void Efficiency::measure(TrainingEngine& engine, const host::StopSignals& stop) {
+  const auto measured = measure_baseline(run_, engine, stop);
+  if (!measured) return;  // the first step of training finds the same request
+  for (const std::string& line : metrics::speedup_lines(*measured, run_.session.size()))
+    run_.note(line);
+  run_.output.write(*measured);
+  keep(PastRun{measured->alone, measured->alone_phases, std::time(nullptr)});
+  const auto& least = run_.options().require_efficiency;
+  if (least && measured->efficiency < *least)
+    run_.session.fail_together(
+        fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}",
+                    measured->efficiency, *least),
+        Exit::inefficient);
 }
 
 void Efficiency::keep_own(const metrics::StepTimes& run) {

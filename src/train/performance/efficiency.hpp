@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 
+#include "ringtrain/host/signals.hpp"
 #include "train/engine/engine.hpp"
 #include "train/performance/past_runs.hpp"
 #include "train/plan/run_context.hpp"
@@ -14,8 +15,9 @@ class Efficiency {
  public:
   Efficiency(const RunContext& run, const TrainingEngine& engine);
 
-  /// Measured in this job: kept for later ones.
-  void keep(const metrics::ScalingResult& measured);
+  /// Measures it in this job, before the first step, tells it, and keeps it for later jobs. Ends
+  /// the job where it is less than --require-efficiency asks for. Collective.
+  void measure(TrainingEngine& engine, const host::StopSignals& stop);
   /// Looks for what an earlier run kept, and tells. Ends the job where --require-efficiency needs
   /// one and there is none. Collective.
   void recall(const Position& start);

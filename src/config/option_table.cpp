@@ -241,6 +241,9 @@ void add_checkpoint(Table& t, Options& o) {
 void add_output_and_measure(Table& t, Options& o) {
   t.group("output");
   t.add(o.log_every, {"log-every", "N", "steps between log lines"}, whole(1, 1000 * million));
+  t.add(o.slow_below,
+        {"slow-below", "X", "tell of a slow-down below this share of the run's speed; 0: never"},
+        number(0, 0.95));
   t.add(o.metrics, {"metrics", "FILE.jsonl", "append one JSON object a record", "none"},
         any_text());
   t.add(o.tensorboard, {"tensorboard", "DIR", "an event file for TensorBoard", "none"}, any_text());

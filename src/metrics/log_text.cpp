@@ -22,6 +22,11 @@ std::string two_units(double seconds, int large, const char* large_name, int sma
   return fmt::format("{} {} {} {}", all / large, large_name, all % large / small, small_name);
 }
 
+std::string in_thousands(long long number) {
+  if (number < 1000) return fmt::format("{}", number);
+  return fmt::format("{},{:03}", in_thousands(number / 1000), number % 1000);
+}
+
 std::string percent_of_top(const EvalRecord& r) {
   return fmt::format("top-1 {:.2f} %, top-5 {:.2f} %, loss {:.4g} ({} images)", 100 * r.top1,
                      100 * r.top5, r.loss, r.examples);
@@ -64,6 +69,12 @@ std::string duration_words(double seconds) {
   return two_units(seconds, 3600, "h", 60, "min");
 }
 
+std::string share_words(double share, double examples_per_second) {
+  return fmt::format("{:.0f} % of {}", 100 * share,
+                     examples_per_second < 10 ? fmt::format("{:.2f}", examples_per_second)
+                                              : in_thousands(std::llround(examples_per_second)));
+}
+
 std::string log_line(Time now, const StepRecord& r, const std::optional<LastCheckpoint>& last) {
   std::string line = fmt::format(
       "{}: step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch) | lr {:.4g} | wait data "
@@ -73,6 +84,7 @@ std::string log_line(Time now, const StepRecord& r, const std::optional<LastChec
   if (r.ranks && !r.ranks->slowest_text.empty()) line += " | " + r.ranks->slowest_text;
   if (last)
     line += fmt::format(" | checkpoint {}, {} old", last->step, duration_words(last->age_seconds));
+  if (r.speed && r.speed->slow) line += " | " + share_words(r.speed->share, r.speed->reference);
   return line;
 }
 
@@ -92,8 +104,10 @@ std::string progress_bar(const ProgressState& s, std::size_t columns) {
   std::string line =
       fmt::format("{:3} %  step {}/{}", s.total_steps > 0 ? 100 * s.step / s.total_steps : 0,
                   s.step, s.total_steps);
+  const bool slow = s.speed && s.speed->slow;
   const std::array parts = {eta >= 0 ? fmt::format("  ETA {}", clock_text(eta)) : std::string(),
                             fmt::format("  {:.1f} examples/s", s.examples_per_second),
+                            slow ? "  " + share_words(s.speed->share, s.speed->reference) : "",
                             s.loss ? fmt::format("  loss {:.2f}", *s.loss) : std::string()};
   for (const std::string& part : parts)
     if (line.size() + part.size() <= columns) line += part;

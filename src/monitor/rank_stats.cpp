@@ -4,6 +4,25 @@
 
 namespace ringtrain::monitor {
 
+RankStats between(const RankStats& before, const RankStats& now) {
+  RankStats difference = now;
+  difference.spent.steps -= before.spent.steps;
+  for (std::size_t i = 0; i < now.spent.phases.seconds.size(); ++i)
+    difference.spent.phases.seconds[i] -= before.spent.phases.seconds[i];
+  difference.system.seconds -= before.system.seconds;
+  for (std::size_t i = 0; i < metric_count; ++i) difference.system.sums[i] -= before.system.sums[i];
+  return difference;
+}
+
+RankStats& operator+=(RankStats& sum, const RankStats& more) {
+  sum.spent.steps += more.spent.steps;
+  for (std::size_t i = 0; i < sum.spent.phases.seconds.size(); ++i)
+    sum.spent.phases.seconds[i] += more.spent.phases.seconds[i];
+  sum.system.seconds += more.system.seconds;
+  for (std::size_t i = 0; i < metric_count; ++i) sum.system.sums[i] += more.system.sums[i];
+  return sum;
+}
+
 metrics::PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now) {
   metrics::PhaseSeconds step;
   for (std::size_t i = 0; i < step.seconds.size(); ++i)

@@ -157,7 +157,7 @@ int TrainingRun::train() {
   run_.progress.enter(metrics::Phase::plan);
   run_.progress.forget_steps();
   log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank(), hosts_,
-               [this] { return watchdog_.accounts(); });
+               [this](auto& of_ranks) { watchdog_.accounts(of_ranks); });
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
   const std::unique_ptr<CheckpointManager> made = checkpoints_.make_manager(
       [this](const io::SaveEvent& event, double stall_s) { log_->save(event, stall_s); });

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """record_pace.py MPIRUN TRAIN MINUTES OUT [NOTE]: trains for so long on two ranks of a thread each, with evaluations and checkpoints,
-and writes the milliseconds of every step to OUT, for test/unit/monitor/slowdown/slowdown_noise_test.cpp. NOTE says what else the machine did."""
+and writes the milliseconds of every step to OUT, for test/unit/monitor/slowdown/speed_truth_test.cpp. NOTE says what else the machine did."""
 import collections
 import datetime
 import json

@@ -132,6 +132,7 @@ struct Options {
   std::optional<int> verify_resume;  ///< steps
 
   int log_every = 10;
+  double slow_below = 0.8;  ///< of the speed that the run had; 0: never
   std::string metrics, tensorboard, report, timeline;  ///< empty: none
   int timeline_spans = 32'768;                         ///< a rank
   bool quiet = false;

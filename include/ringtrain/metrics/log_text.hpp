@@ -17,6 +17,9 @@ std::string timestamp(std::chrono::system_clock::time_point now);
 /// "0.9 s", "41 s", "12 min 5 s", "3 h 20 min".
 std::string duration_words(double seconds);
 
+/// "60 % of 1,892".
+std::string share_words(double share, double examples_per_second);
+
 struct LastCheckpoint {
   std::int64_t step = 0;
   double age_seconds = 0;
@@ -27,6 +30,7 @@ struct LastCheckpoint {
 /// | wait data 0.2 ms, comm 1.1 ms | checkpoint 200, 41 s old
 /// and where a rank holds up the others, before the checkpoint:
 /// | slowest rank 3 (node2): forward 14.0 ms, median 10.0
+/// and while the run is slower, at the end: | 60 % of 1,892
 std::string log_line(std::chrono::system_clock::time_point now, const StepRecord& record,
                      const std::optional<LastCheckpoint>& checkpoint);
 std::string log_line(std::chrono::system_clock::time_point now, const EvalRecord& record);
@@ -39,6 +43,7 @@ struct ProgressState {
   double elapsed_seconds = 0;  ///< since the first step
   double examples_per_second = 0;
   std::optional<double> loss = {};
+  std::optional<SpeedShare> speed = {};
 };
 
 /// One line of at most `columns` characters; what does not fit is left out, the bar first.

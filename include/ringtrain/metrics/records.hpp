@@ -54,6 +54,13 @@ struct SumsReached {
   double exposed_share = 0;  ///< of the step
 };
 
+/// How fast the run is by its own measure (monitor/slowdown), once that is known.
+struct SpeedShare {
+  double share = 1;      ///< of the reference
+  double reference = 0;  ///< examples a second
+  bool slow = false;     ///< it was told that the run is slower
+};
+
 /// The mean step since the last record.
 struct StepRecord {
   std::int64_t step = 0;
@@ -66,6 +73,7 @@ struct StepRecord {
   /// Since this was last told; there is news of the ranks once a second only.
   std::optional<PhaseSpread> ranks = {};
   std::optional<SumsReached> sums = {};
+  std::optional<SpeedShare> speed = {};
 };
 
 struct EvalRecord {

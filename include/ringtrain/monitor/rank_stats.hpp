@@ -22,10 +22,9 @@ struct RankStats {
   SystemSample system;
 };
 
-/// What all ranks told of themselves at both ends of a stretch of time, by rank.
-struct AccountsSpan {
-  std::vector<RankStats> begin, end;
-};
+/// What a rank has spent from `before` to `now`.
+RankStats between(const RankStats& before, const RankStats& now);
+RankStats& operator+=(RankStats& sum, const RankStats& more);
 
 /// The mean step from `before` to `now`, between which there are some.
 metrics::PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now);

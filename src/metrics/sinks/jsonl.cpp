@@ -119,6 +119,7 @@ Json json_of(const StepRecord& r) {
                  {"phases", named(r.phases)}};
   add(record, "phases_of_ranks", r.ranks);
   add(record, "sums", r.sums);
+  if (r.speed) record["speed_share"] = nine_digits(r.speed->share);
   return record;
 }
 

@@ -11,7 +11,6 @@
 #include "ringtrain/host/stack_trace.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
-#include "ringtrain/monitor/slowdown/imbalance_detector.hpp"
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
 namespace ringtrain::monitor {
@@ -22,7 +21,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t most_stacks = 8;
 constexpr std::size_t most_ranks_in_table = 64;  // of what other ranks are sent
 constexpr int ticks_an_account = 5;
-constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow
 constexpr int ticks_to_connect = 300;
 constexpr int ticks_between_returns = 600;
 constexpr double reported_after_s = 60;  // before a rank that others wait for is told
@@ -38,7 +36,6 @@ class CoordinatorWatch final : public Watch {
       : Watch(session, progress, options, sampler),
         server_(token_, session.size(), addresses,
                 [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
-        imbalance_(hosts, ImbalanceDetector::reported),
         hosts_(std::move(hosts)),
         notices_(notices),
         accounts_(accounts) {}
@@ -62,7 +59,6 @@ class CoordinatorWatch final : public Watch {
     tell_long_wait();
     tell_returned();
     if (ticks_ % ticks_an_account == 0) accounts_.set(accounts());
-    if (ticks_ % ticks_a_comparison == 0) compare_work();
   }
   void look_at_unheard() {
     for (std::size_t r = 1; r < hosts_.size(); ++r) {
@@ -74,10 +70,6 @@ class CoordinatorWatch final : public Watch {
     std::vector<RankStats> accounts;
     for (const RankHealth& rank : server_.ranks()) accounts.push_back(rank.account);
     return accounts;
-  }
-  void compare_work() {
-    if (auto window = imbalance_.compare(accounts()))
-      for (std::string& sentence : window->events) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {
     session().end_within(end_patience(verdict.code()), verdict.code());
@@ -166,7 +158,6 @@ class CoordinatorWatch final : public Watch {
 
   const JobToken token_ = new_token();
   HeartbeatServer server_;
-  ImbalanceDetector imbalance_;
   const std::vector<std::string> hosts_;
   TextMailbox& notices_;
   RankStatsMailbox& accounts_;

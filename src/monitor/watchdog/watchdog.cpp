@@ -25,9 +25,9 @@ Watchdog::Watchdog(const allreduce::MpiSession& session, const config::Options& 
   ::pthread_setname_np(thread_.native_handle(), "watchdog");
 }
 
-std::vector<RankStats> Watchdog::accounts() {
-  if (thread_.joinable()) return accounts_.get();
-  return {{progress_.spent(), sampler_.look(0, progress_.no_cpu_s())}};
+void Watchdog::accounts(std::vector<RankStats>& of_ranks) {
+  if (thread_.joinable()) return accounts_.get(of_ranks);
+  of_ranks.assign(1, {progress_.spent(), sampler_.look(0, progress_.no_cpu_s())});
 }
 
 Watchdog::~Watchdog() {

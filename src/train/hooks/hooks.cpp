@@ -27,10 +27,9 @@ void LogHook::after_step(const Position&) {
 void LogHook::step_timed(const StepReport& report, double wall_s) {
   parts_.run.progress.enter(metrics::Phase::output);
   const double stalled_s = parts_.checkpoints ? parts_.checkpoints->stalled_s() : 0;
-  const bool saving = parts_.checkpoints && parts_.checkpoints->saving();
   parts_.run.session.fault_context().at_step(report.position.step);
   const double stall_s = stalled_s - std::exchange(stalled_s_, stalled_s);
-  parts_.run.progress.account(parts_.log.step(report, wall_s, stall_s, saving));
+  parts_.run.progress.account(parts_.log.step(report, wall_s, stall_s));
 }
 
 void LogHook::evaluated(const Position& position, const Evaluation& result) {

@@ -10,6 +10,7 @@
 #include "ringtrain/metrics/log_text.hpp"
 #include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 #include "train/loop/trainer.hpp"
+#include "train/performance/link_speeds.hpp"
 
 namespace ringtrain::train {
 
@@ -55,8 +56,7 @@ void SpeedHook::between_steps(Trainer& trainer) {
 }
 
 void SpeedHook::compare_host_links() {
-  monitor::LinkSpeeds links{.start = host_links_,
-                            .now = parts_.engine.probe().measure_host_links()};
+  LinkSpeeds links{.start = host_links_, .now = parts_.engine.probe().measure_host_links()};
   if (parts_.run.session.rank() > 0) return;
   links.hosts.resize(links.now.size());
   for (std::size_t rank = 0; rank < hosts_.size(); ++rank)
@@ -64,7 +64,7 @@ void SpeedHook::compare_host_links() {
   const double hosts = parts_.run.session.hosts();
   links.step_bytes = 2 * (hosts - 1) / hosts * parts_.run.plan.sum_bytes();
   links.step_s = last_step_s_;
-  parts_.log.event("link_speeds", monitor::compare_links(links));
+  parts_.log.event("link_speeds", compare_links(links));
 }
 
 void SpeedHook::after_step(const Position& /*position*/) {
@@ -102,16 +102,17 @@ void SpeedHook::keep() {
   if (in_full_) parts_.efficiency.keep_own(parts_.log.times());
 }
 
-// The fastest two minutes: other work beside a run is not what the next one should reach. A slower
-// run replaces a faster one only where it was said that it stays so.
+// A slower run replaces a faster one only where it was said that it stays so.
 void SpeedHook::keep_best() {
   const monitor::SlowdownReporter* const slowdowns = parts_.log.slowdowns();
-  const auto best = slowdowns != nullptr ? slowdowns->best() : std::nullopt;
-  if (!past_runs_ || !best) return;
-  const double reached = parts_.run.plan.global_batch / best->step_s;
+  const auto reached = slowdowns != nullptr ? slowdowns->reached() : std::nullopt;
+  if (!past_runs_ || !reached) return;
   const auto past = past_runs_->find();
-  if (past && past->examples_per_second.median > reached && !slowdowns->has_settled()) return;
-  const std::string why = past_runs_->keep({{reached, 0}, best->phases, std::time(nullptr)});
+  if (past && past->examples_per_second.median > reached->examples_per_second &&
+      !slowdowns->stays_slower())
+    return;
+  const std::string why =
+      past_runs_->keep({{reached->examples_per_second, 0}, reached->phases, std::time(nullptr)});
   if (!why.empty())
     parts_.run.output.note("the speed of this run is not kept for later ones: " + why);
 }

@@ -32,7 +32,8 @@ StepLogger::StepLogger(metrics::Reporter& output, const RunPlan& plan, Position 
       saves_(start.step) {
   if (hosts.empty()) return;
   imbalance_.emplace(hosts, monitor::ImbalanceDetector::logged);
-  slowdowns_.emplace(hosts, ask_);
+  stragglers_.emplace(hosts, monitor::ImbalanceDetector::reported);
+  slowdowns_.emplace(plan.options.slow_below, hosts, ask_);
 }
 
 double StepLogger::epoch(const Position& position) const {
@@ -40,12 +41,13 @@ double StepLogger::epoch(const Position& position) const {
 }
 
 metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
-                                       double checkpoint_seconds, bool saving) {
+                                       double checkpoint_seconds) {
   metrics::PhaseSeconds phases = report.seconds;
   phases[metrics::Phase::checkpoint] += checkpoint_seconds;
   phases = times_.add_step(phases, wall_seconds, plan_.global_batch, report.sums_s);
-  if (slowdowns_) tell(slowdowns_->step(wall_seconds, plan_.global_batch, saving));
+  if (slowdowns_) tell(slowdowns_->step(wall_seconds, plan_.global_batch, checkpoint_seconds));
   seconds_ += wall_seconds;
+  compare_ranks();
 
   const std::uint64_t step = report.position.step;
   if (step % static_cast<std::uint64_t>(plan_.options.log_every) == 0 || step == last_step_)
@@ -55,7 +57,8 @@ metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_sec
                     .total_steps = static_cast<std::int64_t>(last_step_),
                     .elapsed_seconds = seconds_,
                     .examples_per_second = rate_,
-                    .loss = report.outcome.loss});
+                    .loss = report.outcome.loss,
+                    .speed = slowdowns_ ? slowdowns_->speed() : std::nullopt});
   return phases;
 }
 
@@ -65,9 +68,21 @@ void StepLogger::tell(const monitor::SlowdownReporter::Report& change) {
   links_suspected_ = links_suspected_ || change.links;
 }
 
+// In less time, a busy host looks slow. A slow-down names its rank itself.
+void StepLogger::compare_ranks() {
+  constexpr double every_s = 30;
+  if (!stragglers_ || seconds_ < compared_s_ + every_s || slowdowns_->suspects()) return;
+  compared_s_ = seconds_;
+  ask_(accounts_);
+  if (const auto window = stragglers_->compare(accounts_))
+    for (const std::string& sentence : window->events) event("watchdog", sentence);
+}
+
 // Since they were last told, if there is enough news.
 std::optional<metrics::PhaseSpread> StepLogger::differences() {
-  auto window = imbalance_ ? imbalance_->compare(ask_()) : std::nullopt;
+  if (!imbalance_) return std::nullopt;
+  ask_(accounts_);
+  auto window = imbalance_->compare(accounts_);
   return window ? std::optional(std::move(window->spread)) : std::nullopt;
 }
 
@@ -83,8 +98,8 @@ void StepLogger::tell(const StepReport& report) {
       .seconds_per_batch = mean.seconds,
       .phases = mean.phases,
       .ranks = differences(),
-      .sums =
-          reached(mean.sums_seconds, mean.phases[metrics::Phase::communication], mean.seconds)});
+      .sums = reached(mean.sums_seconds, mean.phases[metrics::Phase::communication], mean.seconds),
+      .speed = slowdowns_ ? slowdowns_->speed() : std::nullopt});
 }
 
 std::optional<metrics::SumsReached> StepLogger::reached(double sums_s, double exposed_s,

@@ -8,7 +8,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/metrics/reporter/reporter.hpp"
-#include "ringtrain/monitor/slowdown/imbalance_detector.hpp"
+#include "ringtrain/monitor/imbalance_detector.hpp"
 #include "ringtrain/monitor/slowdown/slowdown_report.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/checkpoint/save_alerts.hpp"
@@ -29,9 +29,9 @@ class StepLogger {
              const std::vector<std::string>& hosts = {}, monitor::SlowdownReporter::Ask ask = {});
 
   /// A step is over, `wall_seconds` after the one before: what it does not account for is `other`.
-  /// `saving`: a save is in flight. Returns where its time went.
+  /// `checkpoint_seconds` of it were spent waiting for a save. Returns where its time went.
   metrics::PhaseSeconds step(const StepReport& report, double wall_seconds,
-                             double checkpoint_seconds, bool saving);
+                             double checkpoint_seconds);
   void evaluation(std::uint64_t step, const Evaluation& result);
   /// `stall_seconds`: what its copy cost the step loop.
   void save(const io::SaveEvent& event, double stall_seconds);
@@ -62,6 +62,7 @@ class StepLogger {
  private:
   void tell(const StepReport& report);
   void tell(const monitor::SlowdownReporter::Report& change);
+  void compare_ranks();
   std::optional<metrics::PhaseSpread> differences();
   void trouble(const std::string& what, const io::SaveEvent& event);
   double epoch(const Position& position) const;
@@ -73,7 +74,9 @@ class StepLogger {
   std::uint64_t last_step_;
   int rank_;
   const monitor::SlowdownReporter::Ask ask_;
-  std::optional<monitor::ImbalanceDetector> imbalance_;
+  std::optional<monitor::ImbalanceDetector> imbalance_, stragglers_;
+  double compared_s_ = 0;  // of seconds_, when stragglers were last looked for
+  std::vector<monitor::RankStats> accounts_;
   std::optional<monitor::SlowdownReporter> slowdowns_;
   metrics::StepTimes times_;
   double seconds_ = 0, rate_ = 0;

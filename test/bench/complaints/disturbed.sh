@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# disturbed.sh BUILD: the first complaint, disturbed: after half a minute the link of the second worker carries 50 Mbit/s, later
-# three other processes want its core. What does the ring say, what the server?
+# disturbed.sh BUILD: the first complaint, disturbed: after a minute and a half the link of the second worker carries 50 Mbit/s, and
+# once that is over three other processes want its core. What does the ring say, what the server?
 . "$(dirname "$(readlink -f "$0")")/runs.sh"
 options=(--model cifar10_cnn --data shapes --batch 32 --log-every 5 --steps 1000000)
 harm=()
@@ -8,13 +8,13 @@ clean_up() { ((${#harm[@]})) && kill "${harm[@]}"; }
 
 link() { "$hosts" exec 1 tc qdisc change dev eth0 root tbf rate "$1" burst 24kb latency 20ms; }
 disturb() { # beside run $name
-  sleep 35
+  sleep 90
   stamp "$name" link
   link 50mbit
   sleep 30
   stamp "$name" healed
   link 1gbit
-  sleep 30
+  sleep 345 # until that is told to be over
   stamp "$name" core
   for _ in 1 2 3; do
     taskset -c 1 sh -c 'while :; do :; done' &

@@ -18,7 +18,7 @@ disturb() { # beside the ring
   sleep 120
   stamp ring healed
   link 1gbit
-  sleep 120
+  sleep 345 # until it is told to be over
   # shellcheck disable=SC2046
   kill -TERM $(for h in 0 1; do "$hosts" pids $h; done)
 }

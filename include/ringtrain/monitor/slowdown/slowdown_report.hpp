@@ -1,47 +1,32 @@
 #pragma once
-// Room `monitor/slowdown`: whether training has become slower, and why. SlowdownDetector judges the
-// times of steps, `slowdown_cause` compares what the ranks and their systems did before and since;
-// SlowdownReporter makes sentences of both. ImbalanceDetector finds ranks that hold up the others.
+// Room `monitor/slowdown`: whether training has become slower, and why. SpeedRule judges the speed,
+// `slowdown_cause` compares what the ranks and their systems did usually and since;
+// SlowdownReporter makes sentences of both.
 //
-// Threads: rank 0's main thread; the watchdog's has an ImbalanceDetector of its own.
+// Threads: rank 0's main thread.
 // Collective: nothing.
-#include <chrono>
-#include <deque>
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ringtrain/metrics/records.hpp"
 #include "ringtrain/monitor/rank_stats.hpp"
-#include "ringtrain/monitor/slowdown/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown/speed_rule.hpp"
 
 namespace ringtrain::monitor {
 
-struct SlowdownCause;
-
-/// The links between `hosts`, in bytes a second from each host to the next, the last to the first.
-struct LinkSpeeds {
-  std::vector<std::string> hosts = {};
-  std::vector<double> start = {}, now = {};  ///< as the run began, and in a slow-down
-  double step_bytes = 0;                     ///< what each carries in a step
-  double step_s = 0;                         ///< what that takes now
-};
-/// Says which links have become slower and take a part of the step, and what to do.
-std::string compare_links(const LinkSpeeds& links);
-
-/// Reports when training has become slow, however slowly that came, why, and when it has recovered.
-/// Thread: rank 0's main thread.
+/// Reports when training has become slow, why, and when it has recovered. Thread: rank 0's main
+/// thread.
 class SlowdownReporter {
  public:
-  using Clock = std::chrono::system_clock;
-  /// The ranks' accounts as they are known now, by rank; maybe none.
-  using Ask = std::function<std::vector<RankStats>()>;
+  /// Fills in the ranks' accounts as they are known now, by rank; maybe none.
+  using Ask = std::function<void(std::vector<RankStats>&)>;
 
-  /// `hosts` by rank. What `ask` and `now` refer to outlives this object.
-  SlowdownReporter(std::vector<std::string> hosts, Ask ask,
-                   std::function<Clock::time_point()> now = Clock::now)
-      : hosts_(std::move(hosts)), ask_(std::move(ask)), now_(std::move(now)) {}
+  /// `below`: as SpeedRule has it. `hosts` by rank. What `ask` refers to outlives this object.
+  SlowdownReporter(double below, std::vector<std::string> hosts, Ask ask);
 
   /// A speed known before, or from elsewhere.
   struct Expectation {
@@ -49,67 +34,55 @@ class SlowdownReporter {
     std::string source;                 ///< as in "than the 812.0 that SOURCE"
     metrics::PhaseSeconds phases = {};  ///< of a step of rank 0 then; all 0: not known
   };
-  /// A run that is slower from the start is reported, too.
-  void expect(Expectation expected);
+  /// The first speed that is known is compared with this, once.
+  void expect(Expectation expected) { expected_ = std::move(expected); }
 
   struct Report {
     std::string what, text;  ///< the event's name and sentence
     bool links = false;      ///< a link between hosts may be why
   };
-  /// A step with so many examples, of all ranks, is over. `saving`: a save is in flight. Mostly
-  /// returns empty texts.
-  Report step(double seconds, double examples, bool saving);
+  /// A step with so many examples, of all ranks, is over. `saving_s` of it were spent waiting for a
+  /// save, which do not count. Mostly returns empty texts.
+  Report step(double seconds, double examples, double saving_s);
 
-  /// The mean step of rank 0 in the fastest two minutes, with what its phases took; none before
-  /// there were two that could be judged.
-  struct BestPace {
-    double step_s = 0;
+  /// Nothing before the reference is known.
+  std::optional<metrics::SpeedShare> speed() const;
+  /// Whether a slow-down was told, or may be within a minute.
+  bool suspects() const { return rule_.slow() || rule_.below_limit(); }
+
+  /// What the run reaches, and the phases of rank 0's step then.
+  struct Reached {
+    double examples_per_second = 0;
     metrics::PhaseSeconds phases;
   };
-  std::optional<BestPace> best() const;
-  /// Whether a slower pace has come to stay.
-  bool has_settled() const { return has_settled_; }
+  std::optional<Reached> reached() const;
+  /// Whether the run was slower than was expected for so long that it will stay so.
+  bool stays_slower() const { return stays_slower_; }
 
  private:
-  struct Moment {
-    double seconds = 0;  ///< of all steps before it
-    Clock::time_point time;
-  };
-  struct Snapshot : Moment {
+  struct Snapshot {
+    double at_s = 0;
     std::vector<RankStats> accounts;
-  };
-  struct Period {
-    Snapshot begin, end;
   };
 
   void keep_snapshot();
-  /// The accounts of so long ago, or the oldest that are kept.
-  const Snapshot& snapshot(double seconds_ago) const;
-  void remember_normal();
-  void begin_again();
-  Report slower(double examples, bool saving);
-  std::string compared_with(double examples) const;
-  SlowdownCause why() const;
-  std::string over(double examples) const;
-  std::string settled(double examples);
-  std::string clock_time(Clock::time_point time) const;
-  /// When training was so many seconds of steps before now.
-  Clock::time_point ago(double seconds) const;
+  const Snapshot& snapshot(std::size_t back) const {
+    return snapshots_[(snapshots_taken_ - 1 - back) % snapshots_.size()];
+  }
+  Report slower(bool again);
+  Report ended() const;
+  Report compare_with_expected(double examples);
 
   const std::vector<std::string> hosts_;
   const Ask ask_;
-  const std::function<Clock::time_point()> now_;
-  SlowdownDetector detector_;
-  Expectation expected_;
-  double seconds_ = 0;              // of all steps so far
-  std::deque<Snapshot> snapshots_;  // of some minutes, every few seconds
-  std::deque<Moment> moments_;      // of some days, every minute
-  std::optional<Period> best_;      // the fastest two minutes
-  int bests_ = 0;
-  AccountsSpan recent_, before_;        // up to the last normal window; to the last slow-down
-  std::vector<RankStats> next_recent_;  // where recent_ begins later
-  int normal_windows_ = 0, sudden_ended_ = 0;
-  bool has_settled_ = false;
+  SpeedRule rule_;
+  double clock_s_ = 0;                         // of all steps so far
+  static constexpr std::size_t a_window = 10;  // snapshots
+  std::array<Snapshot, 16> snapshots_;         // of the last windows, a tenth of one apart
+  std::size_t snapshots_taken_ = 0;
+  std::vector<RankStats> usual_;  // spent while the speed was near the reference
+  std::optional<Expectation> expected_;
+  bool compared_ = false, slower_than_expected_ = false, stays_slower_ = false;
 };
 
 }  // namespace ringtrain::monitor

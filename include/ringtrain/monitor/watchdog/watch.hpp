@@ -27,9 +27,9 @@ class RankStatsMailbox {
     of_ranks_ = std::move(of_ranks);
   }
   /// Nothing before they were set.
-  std::vector<RankStats> get() const {
+  void get(std::vector<RankStats>& of_ranks) const {
     const std::lock_guard lock(mutex_);
-    return of_ranks_;
+    of_ranks = of_ranks_;
   }
 
  private:

@@ -39,7 +39,7 @@ class Watchdog {
   }
   /// On rank 0, what the ranks last told of themselves, by rank: up to one and a half seconds ago.
   /// Where nothing is watched, of rank 0 alone. For the main thread.
-  std::vector<RankStats> accounts();
+  void accounts(std::vector<RankStats>& of_ranks);
 
  private:
   std::atomic<Watch::Until> until_{Watch::Until::told};

@@ -127,6 +127,27 @@ TEST_CASE("log line: has the words of the tutorial's, then what explains the spe
   CHECK_THAT(log_line(eight_o_clock, shown_step(), std::nullopt), EndsWith("comm 1.1 ms"));
 }
 
+TEST_CASE("log line: while the run is slower, it and the bar end in how fast it is") {
+  use_utc();
+  StepRecord record = shown_step();
+  record.speed = SpeedShare{.share = 0.604, .reference = 1892.3, .slow = true};
+  ProgressState state = state_at(50);
+  state.speed = record.speed;
+
+  CHECK_THAT(log_line(eight_o_clock, record, LastCheckpoint{200, 41.2}),
+             EndsWith(" | checkpoint 200, 41 s old | 60 % of 1,892"));
+  CHECK_THAT(progress_bar(state, 79), Contains("  1234.5 examples/s  60 % of 1,892  loss 0.25"));
+  record.speed->slow = state.speed->slow = false;
+  CHECK_THAT(log_line(eight_o_clock, record, std::nullopt), EndsWith("comm 1.1 ms"));
+  CHECK_THAT(progress_bar(state, 79), !Contains("% of"));
+}
+
+TEST_CASE("log line: speeds of any size are short") {
+  CHECK(share_words(0.5, 3.217) == "50 % of 3.22");
+  CHECK(share_words(1, 999.4) == "100 % of 999");
+  CHECK(share_words(1, 1234567) == "100 % of 1,234,567");
+}
+
 TEST_CASE("log line: an event cannot disturb the terminal") {
   CHECK_THAT(log_line(eight_o_clock, EventRecord{"bad_sample", 3, "a\x1b[2J\nb"}),
              Contains("rank 3: bad_sample: a\\x1b[2J\\x0ab"));

@@ -91,6 +91,19 @@ TEST_CASE("metrics: how the ranks differ is told where it is known") {
   CHECK(ranks.contains("own_work"));
 }
 
+TEST_CASE("metrics: the share of the speed is there once it is known") {
+  const TemporaryFile file;
+  const auto metrics = make_json_lines(file.path(), no_warning);
+  StepRecord step = written_step();
+  metrics->write(step);
+  step.speed = SpeedShare{.share = 0.6, .reference = 1892};
+  metrics->write(step);
+
+  const auto r = records_in(file);
+  CHECK_FALSE(r.at(0).contains("speed_share"));
+  CHECK(r.at(1)["speed_share"] == 0.6);
+}
+
 TEST_CASE("metrics: what sums reach is there where ranks are several") {
   const TemporaryFile file;
   const auto metrics = make_json_lines(file.path(), no_warning);

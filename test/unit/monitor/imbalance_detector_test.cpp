@@ -1,4 +1,4 @@
-#include "ringtrain/monitor/slowdown/imbalance_detector.hpp"
+#include "ringtrain/monitor/imbalance_detector.hpp"
 
 #include "support/catch.hpp"
 

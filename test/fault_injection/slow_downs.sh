@@ -71,7 +71,7 @@ slow_down() {
   else
     $3 1
     [[ ${TRIAL:-} ]] && wait_for 90 more "$1" slow_down "$before_harm"
-    [[ ${TRIAL:-} ]] || told "$1" 60 slow_down "$text" 0
+    [[ ${TRIAL:-} ]] || told "$1" 60 slow_down "$text" "$before_harm"
   fi
   [[ ${TRIAL:-} ]] && verdict "$1" "$text"
   [[ ${TRIAL:-} || ! ${4:-} ]] || told "$1" 20 link_speeds "$4" 0

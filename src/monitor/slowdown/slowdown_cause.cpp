@@ -165,7 +165,7 @@ std::string of_blamed(const Finding& f) {
   names.resize(std::min(names.size(), most_named + 1));
   const double most = std::ranges::max(f.blamed, {}, &Rank::own_s).own_s();
   const bool is_all = f.blamed.size() == f.all.size() && f.all.size() > 1;
-  return fmt::format("{} on {}, {:.0f} % of the loss is its own work",
+  return fmt::format("{} on {}, own work explains {:.0f} % of the loss",
                      growth(f.blamed, most_grown(f.blamed)),
                      is_all ? "all ranks" : fmt::format("{}", fmt::join(names, ", ")),
                      100 * std::min(1.0, most / f.loss_s));

@@ -24,16 +24,13 @@ SpeedHook::SpeedHook(const Parts& parts, const std::vector<std::string>& hosts, 
 
 void SpeedHook::expect_past_speed() {
   const auto past = past_runs_->find();
-  if (!past) return;
+  auto* const slowdowns = parts_.log.slowdowns();
+  if (!past || slowdowns == nullptr) return;
   const auto when = std::chrono::system_clock::from_time_t(past->measured);
-  expect({.step_s = parts_.run.plan.global_batch / past->examples_per_second.median,
-          .source = fmt::format("the run of {} reached", metrics::timestamp(when).substr(0, 16)),
-          .phases = past->phases});
-  is_expected_ = true;
-}
-
-void SpeedHook::expect(monitor::SlowdownReporter::Expectation expected) {
-  if (auto* const slowdowns = parts_.log.slowdowns()) slowdowns->expect(std::move(expected));
+  slowdowns->expect(
+      {.step_s = parts_.run.plan.global_batch / past->examples_per_second.median,
+       .source = fmt::format("the run of {} reached", metrics::timestamp(when).substr(0, 16)),
+       .phases = past->phases});
 }
 
 // Its forecast knows of sums beside backward, but not of a gather behind the update.
@@ -65,28 +62,6 @@ void SpeedHook::compare_host_links() {
   links.step_bytes = 2 * (hosts - 1) / hosts * parts_.run.plan.sum_bytes();
   links.step_s = last_step_s_;
   parts_.log.event("link_speeds", compare_links(links));
-}
-
-void SpeedHook::after_step(const Position& /*position*/) {
-  if (links_) expect_verdict();
-}
-
-// What past runs reached is known better. A rank that has a GPU or a host of its own should
-// compute as fast as one that is alone.
-void SpeedHook::expect_verdict() {
-  if (is_expected_ || !links_->expected()) return;
-  is_expected_ = true;
-  const RunPlan& plan = parts_.run.plan;
-  const allreduce::MpiSession& session = parts_.run.session;
-  const metrics::Forecast& step = *links_->expected();
-  const bool on_its_own =
-      plan.options.device == config::Device::cuda || session.hosts() == session.size();
-  if (const auto alone = parts_.efficiency.alone(); alone && on_its_own) {
-    const double step_s = plan.global_batch / (session.size() * *alone) + step.exposed_s;
-    if (step_s < step.step_s())
-      return expect({.step_s = step_s, .source = "one rank alone and the links' verdict promise"});
-  }
-  expect({.step_s = step.step_s(), .source = "the links' verdict expects"});
 }
 
 StepLogger::Expected SpeedHook::expected() const {

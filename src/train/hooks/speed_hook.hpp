@@ -40,7 +40,6 @@ class SpeedHook final : public Hook {
     if (links_) links_->see(report, wall_s);
     last_step_s_ = wall_s;
   }
-  void after_step(const Position& position) override;
 
   /// For the closing table.
   StepLogger::Expected expected() const;
@@ -49,10 +48,7 @@ class SpeedHook final : public Hook {
 
  private:
   void compare_host_links();
-  /// Told to the judge of slow-downs, where this rank has one.
-  void expect(monitor::SlowdownReporter::Expectation expected);
   void expect_past_speed();
-  void expect_verdict();
   void keep_best();
 
   const Parts parts_;
@@ -63,7 +59,6 @@ class SpeedHook final : public Hook {
   bool links_due_ = false, saves_shards_ = false;
   double last_step_s_ = 0;
   std::optional<PastRuns> past_runs_;
-  bool is_expected_ = false;  // of how long a step takes, something
 };
 
 }  // namespace ringtrain::train

@@ -81,7 +81,7 @@ TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so i
       told,
       Matches("slow_down: 32[0-9][0-9][.][0-9] examples/s for 1[0-9] s, (49|50) % less than the "
               "usual 6400.0; forward grew from 6.0 to 1[56].[0-9] ms a step on rank 2 \\(b\\), "
-              "100 % of the loss is its own work; with it moved, on b: the process "
+              "own work explains 100 % of the loss; with it moved, on b: the process "
               "stood still 0 -> [45][0-9.]* % of the time; what to do: find what stops it: a "
               "debugger, a frozen container, or more busy threads than CPUs\n"));
   REQUIRE(job.reporter().speed());
@@ -104,14 +104,14 @@ TEST_CASE("slow-downs: what grew, and where") {
          .extra_s = 0.01,
          .metric = SystemMetric::others,
          .a_second = 1},
-        "on rank 0 (a), rank 1 (a), 100 % of the loss is its own work; with it moved, on a: CPUs "
+        "on rank 0 (a), rank 1 (a), own work explains 100 % of the loss; with it moved, on a: CPUs "
         "used by other processes 0 -> "},
        {{.ranks = {0, 1, 2, 3},
          .phase = metrics::Phase::data_wait,
          .extra_s = 0.02,
          .metric = SystemMetric::disk_waits,
          .a_second = 0.5},
-        "ms a step on all ranks, 100 % of the loss is its own work; with it moved, on a: CPUs "
+        "ms a step on all ranks, own work explains 100 % of the loss; with it moved, on a: CPUs "
         "waiting for disks 0 -> 0."},
        {{.ranks = {3},
          .phase = metrics::Phase::communication,
@@ -147,9 +147,9 @@ TEST_CASE("slow-downs: what grew, and where") {
          .extra_s = 0.01,
          .metric = SystemMetric::still,
          .a_second = 0.5},
-        "on rank 1 (a), 100 % of the loss is its own work; with it moved, on a: the process stood"},
+        "on rank 1 (a), own work explains 100 % of the loss; with it moved, on a: the process stood"},
        {{.ranks = {0}, .phase = metrics::Phase::other, .extra_s = 0.01},
-        "ms a step on rank 0 (a), 100 % of the loss is its own work; ruled out, none of them"}}));
+        "ms a step on rank 0 (a), own work explains 100 % of the loss; ruled out, none of them"}}));
   Job job;
   job.run(120, {});
   CHECK_THAT(job.run(40, disturbance), Contains(expected));
@@ -189,7 +189,7 @@ TEST_CASE(
     told += reporter.step(step_s, 64, 0).text;
   }
   CHECK_THAT(told, Contains(waits_most ? "on all ranks, and no rank's own work did; b sends "
-                                       : "ms a step on all ranks, 80 % of the loss"));
+                                       : "ms a step on all ranks, own work explains 80 % of the loss"));
 }
 
 TEST_CASE("slow-downs: what steps wait for a save does not count") {

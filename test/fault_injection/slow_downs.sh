@@ -39,7 +39,7 @@ start() {
 }
 settle() { # NAME: until the job's usual speed is known, and what its steps are made of
   log=$1/log await 150 grep -q speed_share "$1/metrics"
-  sleep 12
+  sleep 5
   before_harm=$(times "$1" slow_down)
   ((before_harm == 0)) || [[ ${TRIAL:-} ]] || wrong_in "$1" "tells of a slow-down before there is one"
 }

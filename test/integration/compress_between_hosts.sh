@@ -17,24 +17,24 @@ run() { train_on "$@" || give_up "$1 failed"; }
 megabytes() { sed -n 's/.*links: \([0-9.]*\) MB of gradients.*/\1/p' log; }
 fewer() { [ -n "$1" ] && awk -v a="$1" -v b="$2" 'BEGIN { exit !(4 * a < b) }'; }
 
-run fp32 40 --tuning off
+run fp32 60 --tuning off
 bytes=$(megabytes)
 for how in powersgd:2 topk:0.05; do
   name=${how%:*}
-  run $name 40 --compress $how
+  run $name 60 --compress $how
   check "$how: what links cost is of compressed bytes" fewer "$(megabytes)" "$bytes"
   check "$how: gradients are compressed" differ "$(bits $name)" "$(bits fp32)"
-  run $name-twice 20 --compress $how
-  run $name-twice 40 --compress $how
-  check "$how: a resume goes on" has "resumed from step-0000000020.h5 at step 20"
+  run $name-twice 30 --compress $how
+  run $name-twice 60 --compress $how
+  check "$how: a resume goes on" has "resumed from step-0000000030.h5 at step 30"
   check "$how: a resume has all of it" lacks "begins anew"
   check "$how: a resume has the same bits" is "$(bits $name-twice)" "$(bits $name)"
 done
-run again 40 --compress powersgd:2
+run again 60 --compress powersgd:2
 check "again: the same bits" is "$(bits again)" "$(bits powersgd)"
 
-run measured 20 --compress powersgd:2
-run measured 40 --compress powersgd:2 --baseline
+run measured 30 --compress powersgd:2
+run measured 60 --compress powersgd:2 --baseline
 check "--baseline on a resume: the same bits" is "$(bits measured)" "$(bits powersgd)"
 
 # Two ranks a host: each keeps what it sums.
@@ -51,9 +51,9 @@ check "--verify-resume says so" has "verify-resume: passed"
 a_host=1
 run four 42 --compress powersgd:2
 check "other ranks: it is told" has "what --compress had left out of the sums begins anew, as the checkpoint's is of other ranks, or of another --compress: bits differ"
-run fp32 42 --compress powersgd:2
+run fp32 62 --compress powersgd:2
 check "a checkpoint without: it is told" has "begins anew, as the checkpoint has none of it"
-run powersgd 42
+run powersgd 62
 check "without --compress it is not needed" lacks "begins anew"
 check "without --compress training goes on" has "^trained 2 steps"
 

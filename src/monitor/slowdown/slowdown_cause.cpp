@@ -195,7 +195,7 @@ SlowdownCause explain_slowdown(std::span<const RankStats> usual, std::span<const
   if (all.empty()) return {"cause unknown: the ranks have not told enough of themselves"};
   Finding f{.all = all, .hosts = hosts};
   f.loss_s = std::ranges::max(all, {}, &Rank::loss_s).loss_s();
-  blame_ranks(f);
+  if (f.loss_s > 0) blame_ranks(f);
   const bool waits = f.blamed.empty() && f.several_hosts();
   if (waits) blame_link(f);
   const Phase phase = f.blamed.empty() ? Phase::communication : most_grown(f.blamed);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "monitor/slowdown/slowdown_cause.hpp"
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 
@@ -147,7 +148,8 @@ TEST_CASE("slow-downs: what grew, and where") {
          .extra_s = 0.01,
          .metric = SystemMetric::still,
          .a_second = 0.5},
-        "on rank 1 (a), own work explains 100 % of the loss; with it moved, on a: the process stood"},
+        "on rank 1 (a), own work explains 100 % of the loss; with it moved, on a: the process "
+        "stood"},
        {{.ranks = {0}, .phase = metrics::Phase::other, .extra_s = 0.01},
         "ms a step on rank 0 (a), own work explains 100 % of the loss; ruled out, none of them"}}));
   Job job;
@@ -188,8 +190,9 @@ TEST_CASE(
     }
     told += reporter.step(step_s, 64, 0).text;
   }
-  CHECK_THAT(told, Contains(waits_most ? "on all ranks, and no rank's own work did; b sends "
-                                       : "ms a step on all ranks, own work explains 80 % of the loss"));
+  CHECK_THAT(told,
+             Contains(waits_most ? "on all ranks, and no rank's own work did; b sends "
+                                 : "ms a step on all ranks, own work explains 80 % of the loss"));
 }
 
 TEST_CASE("slow-downs: what steps wait for a save does not count") {
@@ -265,4 +268,14 @@ TEST_CASE("slow-downs: judging a step allocates nothing") {
   for (int step = 0; step < 20000; ++step) told += job.reporter().step(0.010, 64, 0).text.size();
   CHECK(allocations() == before);
   CHECK(told == 0);
+}
+
+TEST_CASE("slow-downs: where no rank's steps take longer, none is blamed") {
+  RankStats usual, now;
+  usual.spent.steps = now.spent.steps = 10;
+  usual.spent.phases[metrics::Phase::forward] = 0.10;
+  now.spent.phases[metrics::Phase::forward] = 0.09;
+  usual.system.seconds = now.system.seconds = 1;
+
+  CHECK_THAT(explain_slowdown({&usual, 1}, {&now, 1}, {"a"}).text, Contains("cause unknown"));
 }

@@ -15,6 +15,7 @@ start() { # DIRECTORY OPTION...: in the background, until step 20; its rank 0 is
 }
 said() { wait_for 60 has_or_over "$@"; }
 saves() { grep -c '"kind":"checkpoint"' metrics; }
+more_saves() { (($(saves) > before)); }
 server() { child_of "$rank" ringtrain-fork; }
 in_save() { for ((i = 0; i < 100000; i++)); do compgen -G "$1/.step-*.tmp" >/dev/null && return; done; echo "no save under way"; false; }
 gone() { ! ps -o stat= -p "$(tr ' ' ',' <<<"$*")" | grep -qv '^Z'; }  # PID...: but for zombies
@@ -56,8 +57,10 @@ check "killed while idle: helpers end with the job" nothing_left "$kept" "$serve
 
 start amid --checkpoint-every 25 --keep 100  # far apart enough for a writer that is replaced under load
 for n in 1 2 3; do
+  before=$(saves)
   in_save amid && kill -$((n == 2 ? 11 : 9)) "$(writer)"
   said writer_replaced $n
+  wait_for 60 more_saves  # two that die in one save end the job
 done
 all_is_well "killed amid saves" amid 3
 for file in amid/step-*.h5; do check "killed amid saves: $file is whole" "$train" --inspect "$file" >/dev/null; done
@@ -87,7 +90,6 @@ kill -9 "$server"
 said "fork_server_lost"
 check "the fork server killed: told" has "fork_server_lost: the fork server.* was killed by signal 9"
 before=$(saves)
-more_saves() { (($(saves) > before)); }
 check "the fork server killed: saves go on" wait_for 60 more_saves
 kill -11 "$writer"
 at_once "the fork server killed, then the writer"

@@ -5,8 +5,8 @@
 # cases of a unit test (`Test: test_io 'a name*'`). A patch that no longer applies or builds fails, too: mend it with what it
 # breaks. BUILD is a build folder with watched_train, of which only what a patch touches is compiled and linked anew, elsewhere.
 # `two`: two of them, others at each commit. `check`: whether all patches still apply.
-set -u
-here=$(dirname "$(readlink -f "$0")") root=$(realpath "$(dirname "$(readlink -f "$0")")/../..") bad=0
+. "$(dirname "$(readlink -f "$0")")/../support/lib.sh"
+here=$(dirname "$(readlink -f "$0")") root=$(realpath "$(dirname "$(readlink -f "$0")")/../..")
 command -v git >/dev/null || { echo "skipped: git, which applies the patches, is not installed"; exit 77; }
 if [ "${1:-}" = check ]; then
   cd "$root" && for patch in "$here"/mutants/*.patch; do git apply --check "$patch" || bad=1; done
@@ -18,10 +18,8 @@ strace -o /dev/null true 2>/dev/null || { echo "skipped: strace, which many faul
 [ -x "$build/test/integration/watched_train" ] || { echo "$build has no watched_train: cmake --build $build --target watched_train"; exit 1; }
 [ $# -gt 0 ] || set -- "$here"/mutants/*.patch
 if [ "$which" = two ]; then
-  seed=$(git -C "$root" rev-parse HEAD 2>/dev/null) || seed=$(date +%j | sha1sum)  # without a repository, others each day
-  first=$((16#${seed:0:7} % $#)) second=$((16#${seed:7:7} % ($# - 1)))
-  second=$(((first + 1 + second) % $#))
-  set -- "${@:first + 1:1}" "${@:second + 1:1}"
+  mapfile -t chosen < <(two_of "$@")
+  set -- "${chosen[@]}"
 fi
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 export GIT_CEILING_DIRECTORIES=$folder

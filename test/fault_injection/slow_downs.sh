@@ -4,8 +4,8 @@
 # of what comes little by little, of when a step took a quarter longer. Prints the sentences. BESIDE: other work comes and goes on all CPUs.
 # What fails is tried once more, as other work disturbs it: slow_downs.sh then starts itself again with SECOND_TRY=yes. With TRIAL=yes it
 # judges nothing, and prints "trial CASE: right", unknown, wrong or untold.
-# Cases: stopped, core, quota, disk, link, pair; without any named, the first five. Ends with 77 if a case could not be had here and nothing
-# else is wrong.
+# Cases: stopped, core, quota, disk, link, pair; two: two of the first five, others at each commit. Ends with 77 if a case could not be had
+# here and nothing else is wrong.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") slowfs=$3
 shift 3
@@ -79,12 +79,12 @@ slow_down() {
   kill "$(cat "$1/mpirun")"
   wait "$(cat "$1/mpirun")"
 }
-verdict() { # NAME TEXT: of what was said last
-  local line what=wrong
+verdict() { # NAME TEXT: of what was said last. Beside other work, to name that is right, too
+  local line what=wrong right=$2${BESIDE:+|CPUs used by other processes}
   line=$(grep -hE "rank 0: slow_down: " "$1/log" | tail -n "+$((before_harm + 1))" | tail -n 1)
   [[ $line ]] || what=untold
   ! grep -q 'cause unknown' <<<"$line" || what=unknown
-  ! grep -qE "$2|CPUs used by other processes" <<<"$line" || what=right
+  ! grep -qE "$right" <<<"$line" || what=right
   echo "trial $1${BESIDE:+ beside other work}, $( ((drift_s)) && echo "within $drift_s s" || echo "at once"): $what: ${line#*rank 0: }"
 }
 drift() { # NAME TEXT HARM
@@ -251,7 +251,8 @@ case_pair() { # of two hosts, what the second sends gets slow, and what it recei
   wait "$(cat pair/mpirun)"
   "$hosts" down
 }
-(($#)) || set -- stopped core quota disk link
+# shellcheck disable=SC2046
+[[ $1 != two ]] || set -- $(two_of stopped core quota disk link)
 [[ ! ${BESIDE:-} ]] || beside_other_work
 failed=()
 for name; do

@@ -49,6 +49,14 @@ make_hosts() { # COUNT [RATE [MS]]
   need_hosts "${@:2}"
   "$hosts" up "$@" || give_up "no hosts are made"
 }
+# two_of WHAT...: two of them, others at each commit; without a repository, others each day. One a line.
+two_of() {
+  local seed first second
+  seed=$(git -C "$support" rev-parse HEAD 2>/dev/null) || seed=$(date +%j | sha1sum)
+  first=$((16#${seed:0:7} % $#)) second=$((16#${seed:7:7} % ($# - 1)))
+  second=$(((first + 1 + second) % $#))
+  printf '%s\n' "${@:first + 1:1}" "${@:second + 1:1}"
+}
 mount_slowfs() { # PROGRAM: the folder `backing` as `disk`, with the faults that the file `faults` names; else the reason is in `why`
   [ -x "$1" ] || { echo "built without libfuse3, there is no slow disk" >why; return 1; }
   mkdir backing disk

@@ -32,7 +32,7 @@ at_end end_harm
 start() {
   mkdir "$1"
   # at the recipe's learning rate it diverges within some thousands of steps
-  FOLDER=$dir/$1 "${@:2}" --batch "${batch:-32}" --lr 0.001 --threads 1 --log-every 20 --eval-every 0 --steps "${steps:-100000000}" --metrics "$dir/$1/metrics" \
+  FOLDER=$dir/$1 "${@:2}" --batch "${batch:-32}" --lr 0.001 --threads 1 --log-every 20 --eval-every "${eval_every:-0}" --steps "${steps:-100000000}" --metrics "$dir/$1/metrics" \
     >"$1/log" 2>&1 &
   echo $! >"$1/mpirun"
   log=$1/log await 60 has_records "$1/metrics"
@@ -188,8 +188,9 @@ case_stopped() { # rank 1 stands still most of the time
   slow_down stopped 'on rank 1 .*; with it moved, on .*: (the process stood still|the training thread had no CPU)' stop
 }
 case_core() { # something else wants the core of rank 1
+  # evaluations and saves are no slow-down
   # shellcheck disable=SC2046
-  start core $(two_ranks) --model cifar10_cnn --data synthetic
+  eval_every=1500 start core $(two_ranks) --model cifar10_cnn --data synthetic --checkpoint-dir "$dir/core/saved" --checkpoint-every 500
   taskset -apc 0 "$(rank_of core 0)" >/dev/null
   taskset -apc 1 "$(rank_of core 1)" >/dev/null
   slow_down core '(forward|backward) grew .* on rank 1 .*(CPUs used by other processes|tasks that want a CPU|times preempted)' core

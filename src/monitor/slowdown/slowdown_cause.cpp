@@ -61,7 +61,6 @@ struct Finding {
   }
 };
 
-// All wait for the slowest; several may be about as slow.
 void blame_ranks(Finding& f) {
   const double most = std::ranges::max(f.all, {}, &Rank::own_s).own_s();
   if (most < Is::explained * f.loss_s) return;
@@ -160,15 +159,17 @@ Phase most_grown(const Ranks& ranks) {
 
 std::string of_blamed(const Finding& f) {
   std::vector<std::string> names;
-  for (const Rank& rank : f.blamed)
-    names.push_back(names.size() < most_named ? f.name(rank) : "...");
-  names.resize(std::min(names.size(), most_named + 1));
-  const double most = std::ranges::max(f.blamed, {}, &Rank::own_s).own_s();
+  for (std::size_t i = 0; i < std::min(f.blamed.size(), most_named + 1); ++i)
+    names.push_back(i < most_named ? f.name(f.blamed[i]) : "...");
+  const Rank& most = std::ranges::max(f.blamed, {}, &Rank::own_s);
   const bool is_all = f.blamed.size() == f.all.size() && f.all.size() > 1;
-  return fmt::format("{} on {}, own work explains {:.0f} % of the loss",
-                     growth(f.blamed, most_grown(f.blamed)),
+  const Phase phase = most_grown(f.blamed);
+  const bool works = most.grown_s(phase) >= Is::explained * most.own_s() / 2;
+  return fmt::format("{} on {}, {} explains {:.0f} % of the loss",
+                     works ? growth(f.blamed, phase) : "waiting grew",
                      is_all ? "all ranks" : fmt::format("{}", fmt::join(names, ", ")),
-                     100 * std::min(1.0, most / f.loss_s));
+                     works ? "own work" : "standing still in it",
+                     100 * std::min(1.0, most.own_s() / f.loss_s));
 }
 
 // As a table of one line: | phase | rank | milliseconds a step |

@@ -15,11 +15,8 @@ struct SlowdownCause {
 
 /// Why steps take longer in `now` than in `usual`, two stretches of time, by rank: the ranks whose
 /// own work explains most of it, in which phase, what else became worse on their host, and what to
-/// do. "forward grew from 8.2 to 21.0 ms a step on rank 1 (b), own work explains 97 % of the loss;
-/// with it moved, on b: held up by its CPU quota 0 -> 48 % of the time; what to do: raise ...".
-/// Waiting for other ranks is never a cause; that they wait for a host that sends all the time, or
-/// whose link loses data, is. Where less than half is explained: "cause unknown", with the three
-/// largest changes.
+/// do. Waiting for other ranks is never a cause; that they wait for a host that sends all the time,
+/// or whose link loses data, is. Else: "cause unknown", with the three largest changes.
 SlowdownCause explain_slowdown(std::span<const RankStats> usual, std::span<const RankStats> now,
                                const std::vector<std::string>& hosts);
 

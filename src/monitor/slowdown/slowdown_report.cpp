@@ -33,8 +33,7 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
   return expected_ && reached() && has_phases ? compare_with_expected(examples) : Report{};
 }
 
-// Of a window in which the speed was near the reference, or before that is known, the first tenth:
-// had a fall begun within it, that would not be seen yet.
+// Of a window near the reference the first tenth: a fall that began within it is not seen yet.
 void SlowdownReporter::keep_snapshot() {
   Snapshot& next = snapshots_[snapshots_taken_++ % snapshots_.size()];
   next.at_s = clock_s_;
@@ -68,7 +67,7 @@ SlowdownReporter::Report SlowdownReporter::slower(bool again) {
           fmt::format("{:.1f} examples/s for {}, {:.0f} % less than the usual {:.1f}{}; {}",
                       fall.speed(), metrics::duration_words(fall.seconds),
                       100 * (1 - fall.speed() / rule_.reference()), rule_.reference(),
-                      again ? ", slower than was told" : "", cause.text),
+                      again ? ", a further fall" : "", cause.text),
           cause.links};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace ringtrain::monitor {
@@ -19,7 +20,7 @@ bool makes(const SpeedSpan& span, double seconds) {
 SpeedRule::Change SpeedRule::step(double seconds, double examples) {
   constexpr double slice_s = 1;
   open_ += {seconds, examples, 1};
-  if (below_ == 0 || open_.seconds < slice_s) return Change::none;
+  if (open_.seconds < slice_s) return Change::none;
   const SpeedSpan slice = std::exchange(open_, {});
   slices_[slices_seen_++ % most_slices] = slice;
   all_ += slice;
@@ -67,11 +68,10 @@ void SpeedRule::learn() {
   }
   if (!makes(all_, 2 * Is::window_s)) return;
   auto sorted = windows_;
-  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(windows_kept_);
-  const double rank = std::ceil(Is::quantile * static_cast<double>(windows_kept_));
-  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank) - 1;
-  std::nth_element(sorted.begin(), nth, end);
-  reference_ = *nth;
+  const auto kept = std::span(sorted).first(windows_kept_);
+  std::ranges::sort(kept);
+  const double rank = std::ceil(Is::quantile * static_cast<double>(kept.size()));
+  reference_ = kept[static_cast<std::size_t>(rank) - 1];
 }
 
 SpeedRule::Change SpeedRule::judge(const SpeedSpan& slice) {
@@ -82,19 +82,19 @@ SpeedRule::Change SpeedRule::judge(const SpeedSpan& slice) {
   if (!slow_ && last(Is::at_once_s).speed() < Is::at_once * limit())
     return tell(fallen_below(limit()), true);
   const SpeedSpan longer = last(Is::long_s);
-  return longer.steps > 0 && longer.speed() < limit() ? tell(longer, false) : Change::none;
+  const double least = below_ * told_share_ * reference_;
+  return longer.steps > 0 && longer.speed() < least ? tell(longer, false) : Change::none;
 }
 
 SpeedRule::Change SpeedRule::tell(const SpeedSpan& fall, bool at_once) {
   const bool again = std::exchange(slow_, true);
   if (!again) {
-    episode_ = fall;
+    episode_ = worst_ = fall;
     lost_ = most_lost_ = 0;
   }
   fall_ = fall;
-  told_share_ = fall.speed() / reference_;
+  told_share_ = compared_share_ = fall.speed() / reference_;
   settling_ = at_once;
-  one_stall_ = fall.steps < Is::window_steps;
   below_for_ = back_for_ = since_told_ = {};
   return again ? Change::again : Change::told;
 }
@@ -106,17 +106,21 @@ SpeedRule::Change SpeedRule::follow(const SpeedSpan& slice) {
   if (settling_ && makes(since_told_, Is::window_s)) {
     settling_ = false;
     const double share = speed_ / reference_;
-    if (share < told_share_ || (one_stall_ && share < below_)) told_share_ = share;
+    if (share < below_) told_share_ = share;
+    compared_share_ = share < below_ ? share : 1;
   }
   lost_ += back() * slice.seconds - slice.examples;
   if (lost_ >= most_lost_) {
     most_lost_ = lost_;
-    fall_ = episode_;
+    worst_ = episode_;
   }
   back_for_ = speed_ >= back() ? back_for_ += slice : SpeedSpan{};
+  if (makes(back_for_, Is::long_s))
+    compared_share_ = std::max(compared_share_, back() / reference_);
   if (!makes(back_for_, Is::ended_s)) return Change::none;
   slow_ = false;
-  told_share_ = 1;
+  told_share_ = compared_share_ = 1;
+  fall_ = worst_;
   below_for_ = {};
   return Change::ended;
 }

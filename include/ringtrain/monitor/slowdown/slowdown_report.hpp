@@ -18,8 +18,7 @@
 
 namespace ringtrain::monitor {
 
-/// Reports when training has become slow, why, and when it has recovered. Thread: rank 0's main
-/// thread.
+/// Reports when training has become slow, why, and when it has recovered.
 class SlowdownReporter {
  public:
   /// Fills in the ranks' accounts as they are known now, by rank; maybe none.
@@ -41,8 +40,8 @@ class SlowdownReporter {
     std::string what, text;  ///< the event's name and sentence
     bool links = false;      ///< a link between hosts may be why
   };
-  /// A step with so many examples, of all ranks, is over. `saving_s` of it were spent waiting for a
-  /// save, which do not count. Mostly returns empty texts.
+  /// A step with so many examples, of all ranks, is over. The `saving_s` of it that were spent
+  /// waiting for a save do not count. Mostly returns empty texts.
   Report step(double seconds, double examples, double saving_s);
 
   /// Nothing before the reference is known.

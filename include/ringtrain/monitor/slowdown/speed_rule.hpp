@@ -5,7 +5,7 @@
 
 namespace ringtrain::monitor {
 
-/// Every number about slow-downs that somebody chose, but for --slow-below.
+/// The numbers of the rule and of the comparison that names a cause, but for --slow-below.
 struct SlowdownConstants {
   /// Speed is a mean over so long. On a quiet machine such means differ by a tenth, shorter ones by
   /// more; a longer one would notice a fall later than after a minute.
@@ -14,21 +14,21 @@ struct SlowdownConstants {
   /// than 1.5 s, these stand for half a minute.
   static constexpr double window_steps = 20;
   /// A fall to this share of the limit (to 0.6) is told at once, from a mean over so long. Nobody
-  /// waits a minute to hear of a lost half, and a mean of 5 s follows each neighbour's burst.
+  /// waits a minute to hear of a lost half, and a mean of 5 s follows each neighbour's burst. Other
+  /// hosts that send for less than this share of one's time wait for its link.
   static constexpr double at_once = 0.75, at_once_s = 10;
-  /// Stalls that are further apart than a window are told by a mean over this.
+  /// Stalls that are further apart than a window are told by a mean over this. After so much of
+  /// recovery, a further fall is news.
   static constexpr double long_s = 120;
   /// What is back for so long has ended. Less, and each pause of a neighbour is an end.
   static constexpr double ended_s = 300;
-  /// The reference is this quantile of the run's windows: the best are luck, the median may be
-  /// slow.
+  /// The reference is this quantile of the run's windows. The best are luck.
   static constexpr double quantile = 0.9;
-  /// A cause explains this much of the loss. Less, and the rest could be another's.
+  /// A cause explains this much of the loss, or of the time. Less, and the rest could be another's.
   static constexpr double explained = 0.5;
   /// What a step usually is made of is measured above this share of the reference.
   static constexpr double usual = 0.9;
-  /// A run that was slower than an earlier one for so long will stay so: later runs are compared
-  /// with it.
+  /// A run slower than an earlier one for so long will stay so: later ones are compared with it.
   static constexpr double stays_s = 3600;
 };
 
@@ -58,7 +58,7 @@ class SpeedRule {
     ended,  ///< half of what was lost is back
   };
 
-  /// What is below this share of the reference is slow; 0: nothing is.
+  /// What is below this share of the reference is slow; with 0 nothing is, and all else is known.
   explicit SpeedRule(double below) : below_(below) {}
 
   /// A step is over.
@@ -75,16 +75,16 @@ class SpeedRule {
   bool slow() const { return slow_; }
   /// Whether the last window is below the limit.
   bool below_limit() const { return below_for_.steps > 0; }
-  /// What a further fall is compared with: as told or, where that was told at once, the first whole
-  /// window after that.
-  double told_share() const { return told_share_; }
-  /// What the last change is about: from where it fell to where it was noticed or has ended.
+  /// What a further fall is compared with: the share told or, where that was told at once, that of
+  /// the first whole window after it; more once the run has recovered.
+  double compared_share() const { return compared_share_; }
+  /// What the last change is about: a fall until it was noticed, at the end all of the slow-down.
   const SpeedSpan& fall() const { return fall_; }
 
  private:
   SpeedSpan last(double seconds) const;
   SpeedSpan fallen_below(double speed) const;
-  double limit() const { return below_ * told_share_ * reference_; }
+  double limit() const { return below_ * compared_share_ * reference_; }
   double back() const;
   void learn();
   Change judge(const SpeedSpan& slice);
@@ -104,11 +104,11 @@ class SpeedRule {
   SpeedSpan all_, since_window_;
   double reference_ = 0;
 
-  bool slow_ = false, settling_ = false, one_stall_ = false;
-  double told_share_ = 1;
+  bool slow_ = false, settling_ = false;
+  double told_share_ = 1, compared_share_ = 1;
   SpeedSpan below_for_, back_for_, since_told_;
-  SpeedSpan episode_, fall_;
-  double lost_ = 0, most_lost_ = 0;  // examples of the episode, counted from back()
+  SpeedSpan episode_, worst_, fall_;  // worst_: the episode up to where most was lost
+  double lost_ = 0, most_lost_ = 0;   // examples of the episode, counted from back()
 };
 
 }  // namespace ringtrain::monitor

@@ -148,8 +148,9 @@ TEST_CASE("slow-downs: what grew, and where") {
          .extra_s = 0.01,
          .metric = SystemMetric::still,
          .a_second = 0.5},
-        "on rank 1 (a), own work explains 100 % of the loss; with it moved, on a: the process "
-        "stood"},
+        "waiting grew on rank 1 (a), standing still in it explains 100 % of the loss; with it "
+        "moved, "
+        "on a: the process stood"},
        {{.ranks = {0}, .phase = metrics::Phase::other, .extra_s = 0.01},
         "ms a step on rank 0 (a), own work explains 100 % of the loss; ruled out, none of them"}}));
   Job job;
@@ -220,7 +221,7 @@ TEST_CASE("slow-downs: a further fall is told with its own cause") {
   job.run(120, {.ranks = {1}, .phase = metrics::Phase::backward, .extra_s = 0.005});
   CHECK_THAT(
       job.run(100, {.ranks = {3}, .phase = metrics::Phase::data_wait, .extra_s = 0.015}),
-      Matches("slow_down: .* than the usual 6400.0, slower than was told; data wait grew from "
+      Matches("slow_down: .* than the usual 6400.0, a further fall; data wait grew from "
               "0.0 to 15.0 ms a step on rank 3 \\(b\\), .*look at the storage of --data.*\n"));
 }
 

@@ -68,10 +68,10 @@ void add_model_and_data(Table& t, Request& r) {
         {"model-file", "FILE", "instead: a network of your own (docs/guide/models.md)", "none"},
         any_text());
   t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
-  t.add(
-      o.init_from,
-      {"init-from", "FILE.h5", "start from a checkpoint's weights and running statistics", "none"},
-      any_text());
+  t.add(o.init_from,
+        {"init-from", "FILE", "start from the weights of a checkpoint, safetensors or torch's .pth",
+         "none"},
+        any_text());
   t.flag(o.sync_batchnorm, "sync-batchnorm", "normalise by the images of all ranks");
 
   t.group("data");

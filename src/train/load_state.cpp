@@ -11,7 +11,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
-#include "train/checkpoint/resume.hpp"
+#include "train/checkpoint/warm_start.hpp"
 #include "train/performance/batch_shares.hpp"
 #include "train/performance/gradient_format.hpp"
 
@@ -155,7 +155,9 @@ StartingState load_state(const RunContext& run, TrainingEngine& engine,
   take_lineage(start, l);
   if (resumed || l.options().init_from.empty()) return start;
   const Heads heads = l.options().eval_only ? Heads::must_fit : Heads::may_differ;
-  run.note(init_from(l.options().init_from, heads, run.plan.model.graph, l.target()));
+  for (const std::string& line :
+       init_from(l.options().init_from, heads, run.plan.model.graph, l.target()))
+    run.note(line);
   start.loaded = true;
   return start;
 }

@@ -41,4 +41,26 @@ check "the second time: said" has "--init-from .*not used"
 job 2 --model mlp --classes 12 --batch 8 --steps 1 --init-from mlp/step-0000000003.h5
 exits "another head" 0
 check "another head: said" has "from step-0000000003.h5 \(mlp, step 3\); drawn anew, .*: fc3.weight \[12,128\], fc3.bias \[12\]"
+
+# Published weights: each file of one network evaluates to the same digits.
+weights=$(dirname "$support")/data/weights
+published() { # FILE OPTION...
+  launch_alone "$train" --data synthetic --model-file "$weights/small.model" --classes 3 --init-from "$weights/$1" --batch 8 "${@:2}"
+}
+for file in zip.pth strided_legacy.pth half.pth bfloat16.safetensors; do
+  published $file --eval-only
+  exits "$file" 0
+  check "$file: said" has "from $file \(.*: taken 5 tensors of weights, 2 of running statistics"
+  : "${said_published:=$(top1)}"
+  check "$file: the same evaluation" is "$(top1)" "$said_published"
+done
+published zip.pth --classes 5 --steps 1 --eval-every 0
+exits "a head for other classes" 0
+check "a head for other classes: said" has "drawn anew, .*: fc.weight \[5,64\], there \[3,64\]; fc.bias \[5\]"
+published arguments.pth --eval-only
+exits "a Python object" 65
+check "a Python object: said" has "argparse.Namespace"
+launch_alone "$train" --data synthetic --init-from "$weights/zip.pth" --steps 1
+exits "no network" 64
+check "no network: said" has "give --model"
 exit $bad

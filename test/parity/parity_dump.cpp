@@ -14,7 +14,7 @@
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "support/recipe_run.hpp"
-#include "train/checkpoint/resume.hpp"
+#include "train/checkpoint/warm_start.hpp"
 
 using namespace ringtrain;
 

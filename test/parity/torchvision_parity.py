@@ -1,6 +1,6 @@
 """torchvision_parity.py BUILD [MODEL ...] [--images DIR]: whether our networks are torchvision's, number by number.
 
-The same weights (through checkpoint_to_torch.py) and images go through torchvision in fp64 and fp32, and through ours: `reference`
+The same weights (a .pth that ours reads itself) and images go through torchvision in fp64 and fp32, and through ours: `reference`
 (which computes in fp64) shows that the definitions are the same, `onednn` (fp32) that what trains is. Compared are the logits and
 loss of an evaluation; logits, loss, every gradient and running statistic of a training step; what three steps of the recipe's
 optimizer change (each from our weights before it). Errors are norms of differences over norms, against torchvision in fp64. Ends with 1 if a limit is exceeded.
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS = os.path.join(HERE, "..", "..", "scripts")
 sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
 import named_values
 from ringtrain.torch_state import from_torch_layout, to_torch_layout
@@ -79,11 +78,10 @@ def run_ours(build, folder, case, state, images, labels):
     name, backend, extent, batch, classes, optimizer, lr = case
     path = os.path.join(folder, name)
     torch.save(state, path + ".pth")
-    subprocess.run([sys.executable, os.path.join(SCRIPTS, "checkpoint_to_torch.py"), "--from-torch", path + ".pth", "--model", name, path + ".h5"], check=True)
     images.tofile(path + ".u8")
     labels.tofile(path + ".i32")
     spec = {"model": name, "backend": backend, "classes": classes, "extent": extent, "batch": batch, "optimizer": optimizer,
-            "learning_rate": lr, "steps": STEPS, "checkpoint": path + ".h5", "images": path + ".u8", "labels": path + ".i32", "out": path}
+            "learning_rate": lr, "steps": STEPS, "checkpoint": path + ".pth", "images": path + ".u8", "labels": path + ".i32", "out": path}
     with open(path + ".json", "w") as file:
         json.dump(spec, file)
     subprocess.run([os.path.join(build, "test/parity/parity_dump"), path + ".json"], check=True)

@@ -80,7 +80,7 @@ struct Options {
   std::string model;
   std::string model_file;
   std::optional<int> classes;
-  std::string init_from;  ///< a checkpoint; empty: weights are drawn
+  std::string init_from;  ///< a checkpoint, or published weights; empty: weights are drawn
   bool sync_batchnorm = false;
 
   std::string data = "shapes";

@@ -1,18 +1,16 @@
 #include "train/checkpoint/resume.hpp"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <variant>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "ringtrain/io/weights/weights_file.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -189,6 +187,13 @@ std::string text_in(const std::string& config, const char* key) {
   return object[key].get<std::string>();
 }
 
+void expect_network(const std::string& init_from) {
+  if (io::WeightsFile::is_one(init_from))
+    throw Error(Exit::usage, "--init-from " + brief(init_from),
+                "such files hold weights, but do not say of which network: give --model or "
+                "--model-file");
+}
+
 }  // namespace
 
 std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
@@ -200,10 +205,16 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
 
 std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress* progress) {
   const bool named = o.resume.from == config::Resume::From::file;
-  if (!named && !(o.model.empty() && o.model_file.empty())) return std::nullopt;
+  if (!named && !(o.model.empty() && o.model_file.empty())) {
+    if (o.init_from.empty() || !io::WeightsFile::is_one(o.init_from)) return std::nullopt;
+    return SavedNetwork{.checkpoint = o.init_from, .published = true};
+  }
   auto file = peek(o.resume, o.checkpoint_dir, progress);
   const bool goes_on = file.has_value();
-  if (!file && !o.init_from.empty()) file = io::CheckpointFile::open(o.init_from, progress);
+  if (!file && !o.init_from.empty()) {
+    expect_network(o.init_from);
+    file = io::CheckpointFile::open(o.init_from, progress);
+  }
   if (!file) return std::nullopt;
   const io::CheckpointMetadata& m = file->metadata();
   const std::string identity = text_in(m.config, "model");
@@ -230,7 +241,8 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                  {"class_names", network->class_names},
                  {"hash", network->hash},
                  {"named", network->named},
-                 {"goes_on", network->goes_on}};
+                 {"goes_on", network->goes_on},
+                 {"published", network->published}};
     } catch (const Error& failure) {
       found = {{"failure", failure.what()}, {"code", static_cast<int>(failure.code())}};
     }
@@ -240,8 +252,9 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
   if (found.contains("failure"))
     throw Error(static_cast<Exit>(found["code"]), "read the network",
                 found["failure"].get<std::string>());
-  return SavedNetwork{found["checkpoint"],  found["name"], found["identity"], found["text"],
-                      found["class_names"], found["hash"], found["named"],    found["goes_on"]};
+  return SavedNetwork{found["checkpoint"], found["name"],        found["identity"],
+                      found["text"],       found["class_names"], found["hash"],
+                      found["named"],      found["goes_on"],     found["published"]};
 }
 
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
@@ -284,116 +297,6 @@ std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
   resumed.lineage = lineage;
   state.share(std::move(values), resumed.kept_dropped.empty(), communicator, session);
   return resumed;
-}
-
-namespace {
-
-constexpr std::size_t most_reported = 10;
-
-bool is_weight(const io::TensorInfo& info) { return info.name.starts_with("weights/"); }
-bool is_statistic(const io::TensorInfo& info) { return info.name.starts_with("statistics/"); }
-
-// `weights/fc.bias` -> `fc.bias`
-std::string without_folder(const std::string& name) { return name.substr(name.find('/') + 1); }
-
-// The parameters of the layers whose outputs are logits.
-std::set<std::string> heads_of(const model::Graph& graph) {
-  std::set<compute::TensorId> logits;
-  for (const model::Node& node : graph.nodes)
-    if (std::holds_alternative<model::Loss>(node.operation)) logits.insert(node.inputs[0]);
-  std::set<std::string> names;
-  for (const model::Node& node : graph.nodes) {
-    const auto* layer = std::get_if<model::MatrixProduct>(&node.operation);
-    if (layer == nullptr || !logits.contains(node.output)) continue;
-    names.insert(graph.parameters[layer->w].name);
-    if (layer->b) names.insert(graph.parameters[*layer->b].name);
-  }
-  return names;
-}
-
-// The tensor of `file` that `info` starts from: its moving average, or itself.
-std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::TensorInfo& info) {
-  for (const char* folder : {"ema/", "weights/", "statistics/"})
-    if (const auto found = file.find({folder + without_folder(info.name), info.shape}))
-      return found;
-  return std::nullopt;
-}
-
-// One reading of a file: the values it gives, and what it does not give.
-struct Reading {
-  std::vector<std::vector<float>> values;
-  std::vector<std::string> misfits, drawn_anew;
-};
-
-Reading read(const io::CheckpointFile& file, Heads heads, const model::Graph& graph,
-             const TrainingState& state) {
-  const std::set<std::string> of_heads = heads_of(graph);
-  Reading reading{state.copy(), {}, {}};
-  for (const auto& [info, buffer, offset] : state.layout().tensors) {
-    if (!is_weight(info) && !io::is_average(info) && !is_statistic(info)) continue;
-    const bool may_differ =
-        heads == Heads::may_differ && of_heads.contains(without_folder(info.name));
-    if (const auto source = source_of(file, info))
-      file.read(*source,
-                std::span(reading.values[buffer]).subspan(offset, io::element_count(info)));
-    else if (!io::is_average(info))
-      (may_differ ? reading.drawn_anew : reading.misfits)
-          .push_back(may_differ ? io::describe(info).substr(8) : file.misfit(info));
-  }
-  return reading;
-}
-
-// A network of more layers would start from a part of the file, and nobody would know.
-void add_unused(const io::CheckpointFile& file, const TrainingState& state,
-                std::vector<std::string>& misfits) {
-  std::set<std::string> names;
-  for (const io::TensorPlace& place : state.layout().tensors) names.insert(place.info.name);
-  for (const io::TensorInfo& info : file.tensors())
-    if ((is_weight(info) || is_statistic(info)) && !names.contains(info.name))
-      misfits.push_back("has " + io::describe(info) + ", which this model has not");
-}
-
-void require_none(const io::CheckpointFile& file, std::vector<std::string> misfits) {
-  if (misfits.empty()) return;
-  const std::size_t more = misfits.size() - std::min(misfits.size(), most_reported);
-  misfits.resize(misfits.size() - more);
-  throw Error(
-      Exit::incompatible_checkpoint, "--init-from " + file.path().string(),
-      fmt::format("of another model ({}): {}{}", brief(file.metadata().model),
-                  fmt::join(misfits, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
-}
-
-std::string told(const io::CheckpointFile& file, const Reading& reading) {
-  const bool averaged = std::ranges::any_of(file.tensors(), io::is_average);
-  std::string text =
-      fmt::format("{}weights and running statistics from {} ({}, step {})",
-                  averaged ? "moving averages of " : "", file.path().filename().string(),
-                  brief(file.metadata().model), file.metadata().step);
-  if (!reading.drawn_anew.empty())
-    text += fmt::format("; drawn anew, because that file has no such: {}",
-                        fmt::join(reading.drawn_anew, ", "));
-  return text;
-}
-
-}  // namespace
-
-std::string init_from(const std::filesystem::path& path, Heads heads, const model::Graph& graph,
-                      const StateToLoad& to) {
-  const auto& [state, communicator, session, progress] = to;
-  std::string text;
-  if (session.rank() == 0) {
-    const io::CheckpointFile file = io::CheckpointFile::open(path, progress);
-    file.verify();
-    Reading reading = read(file, heads, graph, state);
-    add_unused(file, state, reading.misfits);
-    require_none(file, std::move(reading.misfits));
-    text = told(file, reading);
-    state.copy_from(reading.values);
-  }
-  const allreduce::MpiSession::Wait waiting = session.wait();
-  for (std::size_t i = 0; i < state.buffers().size(); ++i)
-    if (!state.has_shard(i) && !state.is_kept(i)) communicator.broadcast(state.buffers()[i], 0);
-  return text;
 }
 
 }  // namespace ringtrain::train

@@ -9,7 +9,6 @@
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
-#include "ringtrain/model/graph.hpp"
 #include "train/plan/model_source.hpp"
 #include "train/state/training_state.hpp"
 
@@ -69,18 +68,5 @@ std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
                               const StateToLoad& to,
                               const std::function<void(const std::string&)>& say);
-
-/// Whether the layers that give the logits may be missing from a file, or be for other classes:
-/// then they stay as they were drawn.
-enum class Heads { must_fit, may_differ };
-
-/// Gives the state, which is that of `graph`, the weights and running statistics of the checkpoint
-/// `file`: their moving averages where it has them, because those were evaluated. The moving
-/// averages of the state start from them; all else stays as it is. Rank 0 reads, the others
-/// receive. Returns what became of it, for the user, on rank 0. Throws
-/// Error(Exit::incompatible_checkpoint) with the first ten tensors that do not fit, and as
-/// CheckpointFile does: the job must end. Collective.
-std::string init_from(const std::filesystem::path& file, Heads heads, const model::Graph& graph,
-                      const StateToLoad& to);
 
 }  // namespace ringtrain::train

@@ -19,6 +19,8 @@ struct SavedNetwork {
   std::uint64_t hash = 0;
   bool named = false;    ///< by --resume FILE: the user must not say otherwise
   bool goes_on = false;  ///< its training goes on, so its classes stay
+  /// Only weights, of safetensors or torch: of the network that the options name.
+  bool published = false;
 };
 
 /// Where a run's network comes from: --model-file, which is read once, the zoo by --model, a

@@ -1,5 +1,6 @@
+#include "train/checkpoint/warm_start.hpp"
+
 #include "support/catch.hpp"
-#include "train/checkpoint/resume.hpp"
 #include "unit/train/small_training.hpp"
 
 using namespace ringtrain;
@@ -18,8 +19,11 @@ model::Graph without_norm() {
 
 std::string start_from(SmallTraining& training, const std::filesystem::path& file,
                        Heads heads = Heads::may_differ) {
-  return init_from(file, heads, training.graph,
-                   {training.state, *training.communicator, training.session});
+  std::string said;
+  for (const std::string& line : init_from(
+           file, heads, training.graph, {training.state, *training.communicator, training.session}))
+    said += line + "\n";
+  return said;
 }
 
 std::string init_refusal(SmallTraining& training, const std::filesystem::path& file,

@@ -1,0 +1,171 @@
+#include "train/checkpoint/warm_start.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "ringtrain/io/weights/weights_file.hpp"
+#include "train/checkpoint/published_weights.hpp"
+
+namespace ringtrain::train {
+namespace {
+
+constexpr std::size_t most_reported = 10;
+
+bool is_weight(const io::TensorInfo& info) { return info.name.starts_with("weights/"); }
+bool is_statistic(const io::TensorInfo& info) { return info.name.starts_with("statistics/"); }
+
+// `weights/fc.bias` -> `fc.bias`
+std::string without_folder(const std::string& name) { return name.substr(name.find('/') + 1); }
+
+// The parameters of the layers whose outputs are logits.
+std::set<std::string> heads_of(const model::Graph& graph) {
+  std::set<compute::TensorId> logits;
+  for (const model::Node& node : graph.nodes)
+    if (std::holds_alternative<model::Loss>(node.operation)) logits.insert(node.inputs[0]);
+  std::set<std::string> names;
+  for (const model::Node& node : graph.nodes) {
+    const auto* layer = std::get_if<model::MatrixProduct>(&node.operation);
+    if (layer == nullptr || !logits.contains(node.output)) continue;
+    names.insert(graph.parameters[layer->w].name);
+    if (layer->b) names.insert(graph.parameters[*layer->b].name);
+  }
+  return names;
+}
+
+// Names of the tensors of an operation, whichever it has.
+template <class Operation>
+void add_names(const Operation& o, const model::Graph& graph, std::set<std::string>& names) {
+  const auto add = [&](std::optional<model::ParameterId> id) {
+    if (id) names.insert(graph.parameters[*id].name);
+  };
+  if constexpr (requires { o.w; }) add(o.w);
+  if constexpr (requires { o.b; }) add(o.b);
+  if constexpr (requires { o.gamma; }) add(o.gamma);
+  if constexpr (requires { o.beta; }) add(o.beta);
+  if constexpr (requires { o.statistics; })
+    for (const char* kind : {".running_mean", ".running_var"})
+      names.insert(graph.statistics[o.statistics].name + kind);
+}
+
+// Tensors of the layers that only auxiliary losses need: evaluation does without.
+std::set<std::string> auxiliary_of(const model::Graph& graph) {
+  std::set<compute::TensorId> needed;
+  std::set<std::string> names;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const auto* loss = std::get_if<model::Loss>(&node->operation);
+    if (loss != nullptr ? !loss->auxiliary : needed.contains(node->output))
+      needed.insert(node->inputs.begin(), node->inputs.end());
+    else
+      std::visit([&](const auto& o) { add_names(o, graph, names); }, node->operation);
+  }
+  return names;
+}
+
+// The tensor of `file` that `info` starts from: its moving average, or itself.
+std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::TensorInfo& info) {
+  for (const char* folder : {"ema/", "weights/", "statistics/"})
+    if (const auto found = file.find({folder + without_folder(info.name), info.shape}))
+      return found;
+  return std::nullopt;
+}
+
+// One reading of a file: the values it gives, and what it does not give.
+struct Reading {
+  std::vector<std::vector<float>> values;
+  std::vector<std::string> misfits, drawn_anew;
+};
+
+Reading read(const io::CheckpointFile& file, Heads heads, const model::Graph& graph,
+             const TrainingState& state) {
+  const std::set<std::string> of_heads = heads_of(graph);
+  Reading reading{state.copy(), {}, {}};
+  for (const auto& [info, buffer, offset] : state.layout().tensors) {
+    if (!is_weight(info) && !io::is_average(info) && !is_statistic(info)) continue;
+    const bool may_differ =
+        heads == Heads::may_differ && of_heads.contains(without_folder(info.name));
+    if (const auto source = source_of(file, info))
+      file.read(*source,
+                std::span(reading.values[buffer]).subspan(offset, io::element_count(info)));
+    else if (!io::is_average(info))
+      (may_differ ? reading.drawn_anew : reading.misfits)
+          .push_back(may_differ ? io::describe(info).substr(8) : file.misfit(info));
+  }
+  return reading;
+}
+
+// A network of more layers would start from a part of the file, and nobody would know.
+void add_unused(const io::CheckpointFile& file, const TrainingState& state,
+                std::vector<std::string>& misfits) {
+  std::set<std::string> names;
+  for (const io::TensorPlace& place : state.layout().tensors) names.insert(place.info.name);
+  for (const io::TensorInfo& info : file.tensors())
+    if ((is_weight(info) || is_statistic(info)) && !names.contains(info.name))
+      misfits.push_back("has " + io::describe(info) + ", which this model has not");
+}
+
+void require_none(const io::CheckpointFile& file, std::vector<std::string> misfits) {
+  if (misfits.empty()) return;
+  const std::size_t more = misfits.size() - std::min(misfits.size(), most_reported);
+  misfits.resize(misfits.size() - more);
+  throw Error(
+      Exit::incompatible_checkpoint, "--init-from " + file.path().string(),
+      fmt::format("of another model ({}): {}{}", brief(file.metadata().model),
+                  fmt::join(misfits, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
+}
+
+std::string told(const io::CheckpointFile& file, const Reading& reading) {
+  const bool averaged = std::ranges::any_of(file.tensors(), io::is_average);
+  std::string text =
+      fmt::format("{}weights and running statistics from {} ({}, step {})",
+                  averaged ? "moving averages of " : "", file.path().filename().string(),
+                  brief(file.metadata().model), file.metadata().step);
+  if (!reading.drawn_anew.empty())
+    text += fmt::format("; drawn anew, because that file has no such: {}",
+                        fmt::join(reading.drawn_anew, ", "));
+  return text;
+}
+
+std::vector<std::string> start_from_checkpoint(const std::filesystem::path& path, Heads heads,
+                                               const model::Graph& graph, const StateToLoad& to) {
+  const io::CheckpointFile file = io::CheckpointFile::open(path, to.progress);
+  file.verify();
+  Reading reading = read(file, heads, graph, to.state);
+  add_unused(file, to.state, reading.misfits);
+  require_none(file, std::move(reading.misfits));
+  to.state.copy_from(reading.values);
+  return {told(file, reading)};
+}
+
+std::vector<std::string> start_from_published(const std::filesystem::path& path, Heads heads,
+                                              const model::Graph& graph, const StateToLoad& to) {
+  const io::WeightsFile file = io::WeightsFile::open(path, to.progress);
+  LooseTensors loose{auxiliary_of(graph), heads_of(graph)};
+  if (heads == Heads::may_differ) loose.may_differ.insert(loose.heads.begin(), loose.heads.end());
+  PublishedReading reading = read_published(file, graph, loose, to.state);
+  to.state.copy_from(reading.values);
+  return std::move(reading.lines);
+}
+
+}  // namespace
+
+std::vector<std::string> init_from(const std::filesystem::path& path, Heads heads,
+                                   const model::Graph& graph, const StateToLoad& to) {
+  const auto& [state, communicator, session, progress] = to;
+  std::vector<std::string> lines;
+  if (session.rank() == 0)
+    lines = io::WeightsFile::is_one(path) ? start_from_published(path, heads, graph, to)
+                                          : start_from_checkpoint(path, heads, graph, to);
+  const allreduce::MpiSession::Wait waiting = session.wait();
+  for (std::size_t i = 0; i < state.buffers().size(); ++i)
+    if (!state.has_shard(i) && !state.is_kept(i)) communicator.broadcast(state.buffers()[i], 0);
+  return lines;
+}
+
+}  // namespace ringtrain::train

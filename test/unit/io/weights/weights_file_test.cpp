@@ -1,0 +1,213 @@
+#include "ringtrain/io/weights/weights_file.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <numeric>
+
+#include "io/weights/weights_index.hpp"
+#include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
+#include "unit/io/dataset/data_support.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::io;
+using namespace ringtrain::test;
+using Catch::Contains;
+
+namespace {
+
+const std::filesystem::path home = RINGTRAIN_SOURCE_DIR "/test/data/weights";
+
+std::vector<float> counted(std::size_t count, float first = 0) {
+  std::vector<float> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+std::vector<float> numbers_of(const WeightsFile& file, std::string_view end) {
+  const auto& tensors = file.tensors();
+  const auto found = std::ranges::find_if(
+      tensors, [&](const TensorInfo& tensor) { return tensor.name.ends_with(end); });
+  REQUIRE(found != tensors.end());
+  std::vector<float> values(element_count(*found));
+  file.read(found - tensors.begin(), values);
+  return values;
+}
+
+/// What opening the bytes says, and the exit code in front of it.
+std::string complaint(const std::string& bytes) {
+  const TempDirectory directory;
+  const auto path = directory.path() / "weights";
+  write_text(path, bytes);
+  try {
+    const WeightsFile file = WeightsFile::open(path);
+    for (std::size_t i = 0; i < file.tensors().size(); ++i) {
+      std::vector<float> values(element_count(file.tensors()[i]));
+      file.read(i, values);
+    }
+    return "accepted";
+  } catch (const Error& failure) {
+    return std::to_string(static_cast<int>(failure.code())) + " " + failure.what();
+  }
+}
+
+std::string file_text(const char* name) {
+  std::ifstream file(home / name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A legacy file whose state dictionary is this pickle.
+std::string legacy_of(const std::string& state, const std::string& keys = "]") {
+  using namespace std::string_literals;
+  return "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20j\xa8P\x19."s + "\x80\x02M\xe9\x03."s +
+         "\x80\x02}U\x0dlittle_endian\x88s."s + "\x80\x02"s + state + "." + "\x80\x02"s + keys +
+         ".";
+}
+
+std::string safetensors_of(const std::string& header, const std::string& data = "") {
+  std::uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
+}
+
+}  // namespace
+
+TEST_CASE("weights: every format, type and stride gives the same numbers") {
+  const auto [name, format, section] = GENERATE(table<const char*, const char*, const char*>({
+      {"zip.pth", "torch's zip file", ""},
+      {"legacy.pth", "torch's legacy file", ""},
+      {"strided.pth", "torch's zip file", ""},
+      {"strided_legacy.pth", "torch's legacy file", ""},
+      {"half.pth", "torch's zip file", "state_dict"},
+      {"bfloat16.pth", "torch's legacy file", "model"},
+      {"average.pth", "torch's zip file", "model_ema"},
+      {"parameters.pth", "torch's zip file", ""},
+      {"fp32.safetensors", "safetensors", ""},
+      {"half.safetensors", "safetensors", ""},
+      {"bfloat16.safetensors", "safetensors", ""},
+  }));
+  CAPTURE(name);
+
+  REQUIRE(WeightsFile::is_one(home / name));
+  const WeightsFile file = WeightsFile::open(home / name);
+
+  CHECK(file.format() == format);
+  CHECK(file.section() == section);
+  CHECK(numbers_of(file, "conv.weight") == counted(108));
+  CHECK(numbers_of(file, "bn.weight") == counted(4));
+  CHECK(numbers_of(file, "bn.bias") == counted(4));
+  CHECK(numbers_of(file, "bn.running_var") == counted(4));
+  CHECK(numbers_of(file, "fc.weight") == counted(192));
+  CHECK(numbers_of(file, "num_batches_tracked") == std::vector<float>{7});
+}
+
+TEST_CASE("weights: fp16 has its subnormal numbers and infinities") {
+  const std::string header = R"({"x":{"dtype":"F16","shape":[6],"data_offsets":[0,12]}})";
+  const std::uint16_t bits[] = {0x0001, 0x83ff, 0x0400, 0xfc00, 0x7bff, 0x3555};
+  const TempDirectory directory;
+  write_text(directory.path() / "x",
+             safetensors_of(header, {reinterpret_cast<const char*>(bits), sizeof bits}));
+
+  const auto values = numbers_of(WeightsFile::open(directory.path() / "x"), "x");
+
+  CHECK(values ==
+        std::vector<float>{0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, -INFINITY, 65504, 0x1.554p-2f});
+}
+
+TEST_CASE("weights: Python objects are refused by name, and nothing is executed") {
+  CHECK_THAT(complaint(file_text("arguments.pth")),
+             Contains("65 ") && Contains("names argparse.Namespace"));
+  CHECK_THAT(complaint(file_text("module.pth")),
+             Contains("65 ") && Contains("torch.nn.modules.linear.Linear"));
+  CHECK_THAT(complaint(legacy_of("cos\nsystem\nU\x04trueR")),
+             Contains("65 ") && Contains("names os.system"));
+  CHECK_THAT(complaint(legacy_of("U\x02osU\x06system\x93")),
+             Contains("65 ") && Contains("names os.system"));
+  CHECK_THAT(complaint(legacy_of("cb\x1b[2J\nx\n")), Contains("b\\x1b[2J.x"));
+}
+
+TEST_CASE("weights: what holds no state dictionary is told so") {
+  CHECK_THAT(complaint(legacy_of("}")), Contains("65 ") && Contains("holds no state dictionary"));
+  CHECK_THAT(complaint(legacy_of("K\x05")), Contains("holds no state dictionary"));
+  CHECK_THAT(complaint("PK\x03\x04 and no directory at all, which is at the end"),
+             Contains("66 ") && Contains("cut short"));
+  CHECK_THAT(complaint("nothing of the kind"), Contains("66 ") && Contains("begins neither"));
+  CHECK_FALSE(WeightsFile::is_one(home / "missing"));
+  CHECK_FALSE(WeightsFile::is_one("/dev/null"));
+}
+
+TEST_CASE("weights: pickles that are wrong are refused") {
+  const auto [state, what] = GENERATE(table<std::string, const char*>({
+      {"(", "takes a value where there is none"},
+      {"t", "lacks a mark"},
+      {"K\x01s", "takes values where there are none"},
+      {"]K\x01K\x02s", "takes no"},
+      {"}K\x01K\x02"
+       "a",
+       "takes none"},
+      {"}(K\x01u", "key without a value"},
+      {"h\x07", "recalls a value"},
+      {"X\xff\xff\xff\xff", "ends in the middle"},
+      {"\x8a\x09"
+       "123456789",
+       "more than 64 bits"},
+      {"i", "instruction 0x69"},
+      {"ccollections\nOrderedDict\nK\x01R", "calls what is no function"},
+      {"ctorch._utils\n_rebuild_tensor_v2\n)R", "too few arguments"},
+      {"U\x07storageQ", "names a storage in a way"},
+      {"\x80\x06", "later protocol"},
+  }));
+  CAPTURE(state);
+
+  CHECK_THAT(complaint(legacy_of(state)), Contains("66 ") && Contains(what));
+}
+
+TEST_CASE("weights: a pickle that grows without end takes little memory") {
+  // each turn makes a dictionary of the same pairs once more
+  std::string state = "ccollections\nOrderedDict\nq\x01(]q\x02(";
+  for (int i = 0; i < 1000; ++i) state += "K\x01K\x02\x86";
+  state += "e\x85q\x03";
+  for (int i = 0; i < 100'000; ++i) state += "h\x01h\x03R";
+
+  CHECK_THAT(complaint(legacy_of(state)), Contains("holds too many values"));
+}
+
+TEST_CASE("weights: headers of safetensors that are wrong are refused") {
+  const auto [header, what] = GENERATE(table<std::string, const char*>({
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,12]}})", "no place in the file"},
+      {R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "does not lie in its storage"},
+      {R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})",
+       "larger than any"},
+      {R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "not as safetensors"},
+      {R"({"x":{"dtype":"F32","shape":[2]}})", "no place in the file"},
+      {R"({"x":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", "not as safetensors"},
+      {R"({"x":{"y":{}}})", "not as safetensors"},
+      {R"({"x":3})", "not as safetensors"},
+      {R"({"":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "no usable name"},
+      {R"({"x":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", "type F8_E4M3"},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+       "twice"},
+      {R"({"x")", "no JSON"},
+  }));
+  CAPTURE(header);
+
+  CHECK_THAT(complaint(safetensors_of(header, "12345678")), Contains(what));
+}
+
+TEST_CASE("weights: damage is found") {
+  const char* name = GENERATE("zip.pth", "legacy.pth", "fp32.safetensors");
+  const std::string whole = file_text(name);
+
+  for (std::size_t size = 0; size < whole.size(); size += 7)
+    CHECK_THAT(complaint(whole.substr(0, size)), Contains("66 "));
+}
+
+TEST_CASE("weights: a storage of a zip file that does not fit its CRC-32 is refused") {
+  std::string bytes = file_text("zip.pth");
+  const float number = 107;  // the last of the convolution
+  const auto at = bytes.find(std::string(reinterpret_cast<const char*>(&number), sizeof number));
+  REQUIRE(at != bytes.npos);
+  bytes[at + 2] ^= 1;
+
+  CHECK_THAT(complaint(bytes), Contains("66 ") && Contains("CRC-32"));
+}

@@ -68,6 +68,10 @@ void add_model_and_data(Table& t, Request& r) {
         {"model-file", "FILE", "instead: a network of your own (docs/guide/models.md)", "none"},
         any_text());
   t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
+  t.add(o.recipe,
+        {"recipe", "WORDS", "change what the network's file says: \"crop=176 mean=0.5,0.5,0.5\"",
+         "none"},
+        any_text());
   t.add(o.init_from,
         {"init-from", "FILE", "start from the weights of a checkpoint, safetensors or torch's .pth",
          "none"},

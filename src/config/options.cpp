@@ -10,6 +10,7 @@
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/model/model_file.hpp"
 
 namespace ringtrain::config {
 namespace {
@@ -275,6 +276,18 @@ void Parser::check_supervised() const {
         "scripts/supervise mpirun -np N train --restarts R ... (train.sbatch does)");
 }
 
+// What the file of a built-in network says, as comments; another is not read here.
+std::string network_lines(const Options& o) {
+  if (std::ranges::count(model::model_names(), o.model) == 0) return "";
+  std::string text(model::model_text(o.model));
+  if (!o.recipe.empty()) text = model::with_words(text, o.recipe);
+  std::string lines = fmt::format("\n# {}'s model file\n", o.model);
+  for (const std::string& line : split(text, '\n'))
+    for (const char* word : {"recipe ", "images ", "input "})
+      if (line.starts_with(word)) lines += "# " + line + "\n";
+  return lines;
+}
+
 Command Parser::parse(int argc, const char* const* argv) try {
   using enum Command::Action;
   words_.assign(argv + std::min(argc, 1), argv + argc);
@@ -302,7 +315,8 @@ Command Parser::parse(int argc, const char* const* argv) try {
   if (request_.options.model == "list") return {.action = list_models};
   check_contradictions();
   if (request_.print_model) return {.action = print_model, .options = request_.options};
-  if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
+  if (request_.print_config)
+    return {.action = show_text, .text = toml_text(table_) + network_lines(request_.options)};
   if (const auto& job = request_.batch_job)
     return {.action = show_text,
             .text = sbatch_script(*job, request_.options, words_, program_to_start())};

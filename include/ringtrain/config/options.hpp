@@ -80,6 +80,7 @@ struct Options {
   std::string model;
   std::string model_file;
   std::optional<int> classes;
+  std::string recipe;     ///< OPTION=VALUE ... of a model file's frame; empty: as it says
   std::string init_from;  ///< a checkpoint, or published weights; empty: weights are drawn
   bool sync_batchnorm = false;
 

@@ -21,6 +21,11 @@ Model read_model_file(std::string_view text, const std::string& file, std::optio
 /// The text, which read_model_file() takes, with another number in its line `model`.
 std::string with_classes(std::string_view text, int classes);
 
+/// The text with `words`, "OPTION=VALUE ...", in place of what its lines `recipe`, `images` and
+/// `input` say of these options. `crop=176` changes the size alone. Values are read_model_file()'s
+/// to judge. Throws Error (usage) for an option that none of these lines has.
+std::string with_words(std::string_view text, std::string_view words);
+
 /// What the text says of training: the comments above its line `model`, and the lines `recipe` and
 /// `images`, each line ended.
 std::string recipe_lines(std::string_view text);

@@ -10,6 +10,9 @@
 
 namespace ringtrain::model {
 
+/// How images are scaled: Pillow's filters of these names.
+enum class Interpolation { bilinear, bicubic };
+
 /// How a model is trained unless the user says otherwise.
 struct Recipe {
   int batch = 128;  ///< images a rank and step
@@ -23,7 +26,7 @@ struct Recipe {
   double weight_decay = 0;
   double momentum = 0.9;
   double label_smoothing = 0;
-  double ema = 0;  ///< decay of the moving average used in evaluation; 0: none
+  double ema = 0;              ///< decay of the moving average used in evaluation; 0: none
 
   // How training images are varied; evaluation takes the centre.
   int pad = 0;                       ///< then a random crop back to the input's size
@@ -38,6 +41,12 @@ struct Recipe {
   double evaluation_fraction = 1;  ///< of each side, cut from the centre and stretched
   /// The shorter side's fraction is cut instead, as a square is out of a photograph.
   bool keep_aspect = false;
+  /// Of evaluation, in pixels: the shorter side before the centre is cut. 0: as the two above say.
+  int resize = 0;
+  double crop_share = 0;  ///< evaluation's size of that; in place of `resize` where it is not 0
+  int training_size = 0, evaluation_size = 0;  ///< of images; 0: the input's
+  Interpolation interpolation = Interpolation::bilinear,
+                evaluation_interpolation = Interpolation::bilinear;
 
   bool jitters_colors() const {
     return brightness > 0 || hue > 0 || least_contrast != 1 || most_contrast != 1 ||

@@ -25,19 +25,44 @@ Extent covering(Extent image, Extent wanted) {
   return {scaled(image.height, wanted.height), scaled(image.width, wanted.width)};
 }
 
+/// `image` scaled so that its shorter side is `wanted`; the other is rounded down.
+Extent with_shorter_side(Extent image, int wanted) {
+  const auto longer = [&](int side, int shorter) {
+    return static_cast<int>(std::int64_t{wanted} * side / shorter);
+  };
+  if (image.height <= image.width) return {wanted, longer(image.width, image.height)};
+  return {longer(image.height, image.width), wanted};
+}
+
+/// Half of it, rounded to even.
+int half_of(int difference) { return static_cast<int>(std::nearbyint(difference / 2.0)); }
+
 /// The extent to which an image is scaled for a window of the output to be cut.
 Extent scaled_for_window(const Augmentation& recipe, Extent image) {
+  if (recipe.shorter_side > 0) return with_shorter_side(image, recipe.shorter_side);
   return covering(image, recipe.cover == Extent{} ? recipe.output : recipe.cover);
 }
 
 CropTransform evaluation_crop(const Augmentation& recipe, Extent image) {
   if (recipe.central_fraction > 0) {
     const double fraction = recipe.central_fraction;
-    return {centred(image, image.height * fraction, image.width * fraction), recipe.output};
+    return {centred(image, image.height * fraction, image.width * fraction),
+            recipe.output,
+            0,
+            0,
+            false,
+            recipe.interpolation};
   }
   const Extent scaled = scaled_for_window(recipe, image);
-  return {whole(image), scaled, (scaled.height - recipe.output.height) / 2,
-          (scaled.width - recipe.output.width) / 2};
+  const int down = scaled.height - recipe.output.height,
+            across = scaled.width - recipe.output.width;
+  const bool as_torchvision = recipe.shorter_side > 0;
+  return {whole(image),
+          scaled,
+          as_torchvision ? half_of(down) : down / 2,
+          as_torchvision ? half_of(across) : across / 2,
+          false,
+          recipe.interpolation};
 }
 
 float draw(Philox& random, Interval interval) {
@@ -79,12 +104,14 @@ void apply(const RandomCrop& o, AugmentedImage& image, Philox& random) {
   };
   const int top = offset(scaled.height, output.height);
   const int left = offset(scaled.width, output.width);
-  image.crop() = {whole(image.full), scaled, top, left, image.crop().mirrored};
+  image.crop() = {whole(image.full),         scaled, top, left, image.crop().mirrored,
+                  image.recipe.interpolation};
 }
 
 void apply(const RandomResizedCrop& o, AugmentedImage& image, Philox& random) {
   const Box box = draw_box(o, image.full, random);
-  image.crop() = {box, image.recipe.output, 0, 0, image.crop().mirrored};
+  image.crop() = {box, image.recipe.output,   0,
+                  0,   image.crop().mirrored, image.recipe.interpolation};
 }
 
 void apply(const RandomHorizontalFlip&, AugmentedImage& image, Philox& random) {

@@ -20,12 +20,13 @@ ScaledWindow shown_part(const CropTransform& crop, Extent output) {
 struct Side {
   double start, length;
   int scaled;
+  double reach;  // of the filter
 };
 
 /// The first of the image's `size` pixels that outputs [begin, begin + count) are made of, with one
 /// to spare, and how many there are.
 std::pair<int, int> reach(const Side& side, int begin, int count, int size) {
-  const double scale = side.length / side.scaled, around = std::max(scale, 1.0) + 1;
+  const double scale = side.length / side.scaled, around = std::max(scale, 1.0) * side.reach + 1;
   const double first = side.start + begin * scale - around;
   const double end = side.start + (begin + count) * scale + around;
   const int from = std::clamp(static_cast<int>(std::floor(first)), 0, size - 1);
@@ -52,10 +53,11 @@ void copy_row(const std::uint8_t* in, int width, bool mirrored, std::uint8_t* ou
 
 CropRequest request_for(const CropTransform& crop, Extent full, Extent output) {
   const ScaledWindow part = shown_part(crop, output);
-  const auto [top, height] = reach({crop.box.top, crop.box.height, crop.scaled.height}, part.top,
-                                   part.extent.height, full.height);
-  const auto [left, width] = reach({crop.box.left, crop.box.width, crop.scaled.width}, part.left,
-                                   part.extent.width, full.width);
+  const double wide = reach_of(crop.interpolation);
+  const auto [top, height] = reach({crop.box.top, crop.box.height, crop.scaled.height, wide},
+                                   part.top, part.extent.height, full.height);
+  const auto [left, width] = reach({crop.box.left, crop.box.width, crop.scaled.width, wide},
+                                   part.left, part.extent.width, full.width);
   const double scale =
       std::min(crop.box.height / crop.scaled.height, crop.box.width / crop.scaled.width);
   return {top, left, {height, width}, std::max(1, static_cast<int>(scale / 2))};
@@ -75,7 +77,7 @@ void Renderer::run(const PixelView& portion, const CropTransform& crop, Extent o
   const int column = crop.mirrored ? output.width - left_edge - part.extent.width : left_edge;
   std::uint8_t* first = out + (part.top - crop.top) * stride + column * Image::channels;
   if (!is_plain_copy(crop, box)) {
-    resizer_.run(image, box, crop.scaled, part, crop.mirrored, first, stride);
+    resizer_.run(image, box, crop.scaled, part, crop.mirrored, first, stride, crop.interpolation);
     return;
   }
   for (int y = 0; y < part.extent.height; ++y) {

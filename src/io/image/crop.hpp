@@ -12,6 +12,7 @@ struct CropTransform {
   Extent scaled;
   int top = 0, left = 0;
   bool mirrored = false;
+  Interpolation interpolation = Interpolation::bilinear;
 };
 
 /// What rendering `crop` needs of an image of extent `full`. A reduced image is still twice as

@@ -55,8 +55,12 @@ struct ScaledWindow {
   Extent extent;
 };
 
-/// Scales images with a triangle filter that widens with the reduction, so that it is bilinear
-/// enlarging and anti-aliased reducing: Pillow's BILINEAR, to the bit. Keeps its tables and rows.
+/// Source pixels on each side that count where nothing is reduced.
+double reach_of(Interpolation interpolation);
+
+/// Scales images with a filter that widens with the reduction, so that it interpolates enlarging
+/// and is anti-aliased reducing: Pillow's BILINEAR and BICUBIC, to the bit. Keeps its tables and
+/// rows.
 class Resizer {
  public:
   explicit Resizer(const RowKernels& kernels = usable_row_kernels().front()) : kernels_(kernels) {}
@@ -64,7 +68,8 @@ class Resizer {
   /// Writes `window` of `box` of `image` scaled to `scaled`, row after row of `stride` bytes. The
   /// window lies within `scaled`, the box within the image. `mirrored` turns the window around.
   void run(const ImageView& image, const Box& box, Extent scaled, const ScaledWindow& window,
-           bool mirrored, std::uint8_t* out, std::size_t stride);
+           bool mirrored, std::uint8_t* out, std::size_t stride,
+           Interpolation interpolation = Interpolation::bilinear);
 
  private:
   RowKernels kernels_;

@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::size_t most_parameters = 100;
 
-std::vector<std::string> lines_of(std::string_view text) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  return split(text, '\n');
-}
-
 // Reads a file line by line: what is no layer here, the layers by Layers.
 class ModelFile {
  public:

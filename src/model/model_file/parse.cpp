@@ -59,6 +59,12 @@ std::int64_t end_of_range(const std::string& name, std::size_t from, std::size_t
 
 }  // namespace
 
+std::vector<std::string> lines_of(std::string_view text) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  return split(text, '\n');
+}
+
 std::optional<Line> read_line(std::string_view text, int number) {
   std::vector<std::string> words = words_of(text);
   if (words.empty()) return std::nullopt;

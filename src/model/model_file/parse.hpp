@@ -20,6 +20,9 @@ struct Line {
   std::map<std::string, std::string> options;
 };
 
+/// The lines of a file, without its byte order mark.
+std::vector<std::string> lines_of(std::string_view text);
+
 /// Reads one line; nothing where it is blank or a comment. Throws Error (usage) without the place.
 std::optional<Line> read_line(std::string_view text, int number);
 

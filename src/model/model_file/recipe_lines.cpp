@@ -5,7 +5,7 @@
 namespace ringtrain::model {
 namespace {
 
-constexpr int million = 1'000'000;
+constexpr int million = 1'000'000, most_pixels = 4096;
 
 // LEAST:MOST
 void read_factors(const Values& values, const std::string& option, float& least, float& most) {
@@ -14,6 +14,51 @@ void read_factors(const Values& values, const std::string& option, float& least,
     throw Error(Exit::usage, option, "must be LEAST:MOST, the smaller number first");
   least = float(factors[0]);
   most = float(factors[1]);
+}
+
+// MODE, SIZE or MODE:SIZE
+void read_crop(const Values& values, Recipe& r) {
+  if (!values.has("crop")) return;
+  values.read("crop", "", [&](const std::string& text) {
+    const std::vector<std::string> parts = split(text, ':');
+    const auto size = number_in<int>(parts.back());
+    const bool names_mode = parts.size() > 1 || !size;
+    const bool known = parts[0] == "none" || parts[0] == "random" || parts[0] == "resized";
+    if (parts.size() > 2 || (names_mode && !known) || (parts.size() == 2 && !size) ||
+        (size && (*size < 1 || *size > most_pixels)))
+      throw BadValue("must be one of none, random, resized, a size, or both as resized:176");
+    if (size) r.training_size = *size;
+    if (names_mode) r.random_crop = parts[0] == "random";
+    if (names_mode) r.random_resized_crop = parts[0] == "resized";
+    return 0;
+  });
+}
+
+Interpolation read_interpolation(const Values& values, const std::string& option,
+                                 Interpolation usual) {
+  const auto name = [](Interpolation i) {
+    return i == Interpolation::bicubic ? "bicubic" : "bilinear";
+  };
+  return values.choice(option, {"bilinear", "bicubic"}, name(usual)) == "bicubic"
+             ? Interpolation::bicubic
+             : Interpolation::bilinear;
+}
+
+// Either takes the place of the other, wherever it stands.
+void read_evaluation(const Values& values, Recipe& r) {
+  r.evaluation_fraction = values.number("evaluation", 0.01, 1, r.evaluation_fraction);
+  r.keep_aspect = values.yes("keep-aspect", r.keep_aspect);
+  r.resize = values.whole("resize", 1, most_pixels, r.resize);
+  r.crop_share = values.number("crop-share", 0.01, 1, r.crop_share);
+  r.evaluation_size = values.whole("evaluation-crop", 1, most_pixels, r.evaluation_size);
+  if (values.has("interpolation"))
+    r.interpolation = r.evaluation_interpolation =
+        read_interpolation(values, "interpolation", r.interpolation);
+  r.evaluation_interpolation =
+      read_interpolation(values, "evaluation-interpolation", r.evaluation_interpolation);
+  if (r.resize > 0 && r.crop_share > 0)
+    throw Error(Exit::usage, "resize and crop-share",
+                "each says how far evaluation scales; give one of them");
 }
 
 }  // namespace
@@ -33,12 +78,7 @@ void read_recipe(const Values& values, Recipe& r) {
 }
 
 void read_images(const Values& values, Recipe& r) {
-  const std::string crop = values.choice("crop", {"none", "random", "resized"},
-                                         r.random_resized_crop ? "resized"
-                                         : r.random_crop       ? "random"
-                                                               : "none");
-  r.random_crop = crop == "random";
-  r.random_resized_crop = crop == "resized";
+  read_crop(values, r);
   r.pad = values.whole("pad", 0, 512, r.pad);
   r.smallest_area = values.number("smallest-area", 0.0001, 1, r.smallest_area);
   r.flip = values.yes("flip", r.flip);
@@ -46,8 +86,10 @@ void read_images(const Values& values, Recipe& r) {
   read_factors(values, "contrast", r.least_contrast, r.most_contrast);
   read_factors(values, "saturation", r.least_saturation, r.most_saturation);
   r.hue = float(values.number("hue", 0, 0.5, r.hue));
-  r.evaluation_fraction = values.number("evaluation", 0.01, 1, r.evaluation_fraction);
-  r.keep_aspect = values.yes("keep-aspect", r.keep_aspect);
+  read_evaluation(values, r);
+  if ((r.resize > 0 || r.crop_share > 0) && r.random_crop)
+    throw Error(Exit::usage, r.resize > 0 ? "resize" : "crop-share",
+                "is not for crop=random, which cuts out of 4/3 of the input");
   if (r.keep_aspect && r.random_crop)
     throw Error(Exit::usage, "keep-aspect=yes", "is not for crop=random, which always does");
   if (r.evaluation_fraction < 1 && r.random_crop)

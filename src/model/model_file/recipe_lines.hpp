@@ -13,7 +13,8 @@ inline constexpr std::string_view recipe_options =
 void read_recipe(const Values& values, Recipe& recipe);
 
 inline constexpr std::string_view image_options =
-    "crop pad smallest-area flip brightness contrast saturation hue evaluation keep-aspect";
+    "crop pad smallest-area flip brightness contrast saturation hue evaluation keep-aspect resize "
+    "crop-share evaluation-crop interpolation evaluation-interpolation";
 /// Changes what a line `images` says. Throws Error (usage).
 void read_images(const Values& values, Recipe& recipe);
 

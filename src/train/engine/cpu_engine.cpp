@@ -294,7 +294,7 @@ std::optional<EngineProbe::BatchSeconds> CpuEngine::time_batches(int other) {
 
 // Random images with colour jitter where training has it: it is a part of the step.
 double CpuEngine::seconds_of(compute::Program& program, int images) const {
-  const compute::Shape& shape = plan_.model.input;
+  const compute::Shape& shape = plan_.graph(model::Mode::training).tensors[0];
   Batch batch;
   batch.resize(images, shape.height, shape.width, shape.channels);
   std::minstd_rand numbers(1);

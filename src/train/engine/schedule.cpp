@@ -29,7 +29,7 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
 compute::Schedule make_schedule(const RunPlan& plan, const model::Supports& supports,
                                 model::Mode mode, std::optional<int> images) {
   return model::make_schedule(
-      plan.model.graph, images.value_or(plan.share.count), mode,
+      plan.graph(mode), images.value_or(plan.share.count), mode,
       static_cast<float>(*plan.options.label_smoothing), allowed(plan.options.fusion, supports),
       true,
       plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);

@@ -63,7 +63,7 @@ std::string speed_configuration(const RunPlan& plan, const std::string& device) 
   const config::Options& o = plan.options;
   const json configuration{
       {"model", plan.model.name},
-      {"network", hex(plan.model.graph.structure_hash())},
+      {"network", hex(plan.graph(model::Mode::training).structure_hash())},
       {"batch", plan.share.count},
       {"accumulate", o.accumulate},
       {"optimizer", config::enumerator<optim::OptimizerKind>().write(*o.optimizer)},

@@ -68,6 +68,7 @@ ModelSource::ModelSource(const config::Options& options, const std::optional<Sav
     take_saved();
   else
     take_zoo(config::usual_model);
+  if (!options.recipe.empty()) text_ = model::with_words(text_, options.recipe);
   if (!options.model.empty()) option_ = "--model " + options.model;
 }
 

@@ -11,6 +11,7 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
+#include "train/plan/data_plan.hpp"
 #include "train/plan/model_source.hpp"
 
 namespace ringtrain::train {
@@ -28,37 +29,6 @@ void complete(config::Options& o, const model::Model& model) {
   if (!o.ema) o.ema = recipe.ema;
   if (!o.bucket_mb) o.bucket_mb = 0.5;
   if (!o.check_every) o.check_every = 100;
-}
-
-io::Extent scaled(io::Extent extent, double factor) {
-  return {static_cast<int>(std::lround(extent.height * factor)),
-          static_cast<int>(std::lround(extent.width * factor))};
-}
-
-io::Augmentation augmentation_of(const model::Model& model) {
-  const model::Recipe& recipe = model.recipe;
-  const io::Extent extent{model.input.height, model.input.width};
-  io::Augmentation a{extent};
-  if (recipe.random_crop)  // a window of three quarters: 24 of 32
-    a.cover = {extent.height * 4 / 3, extent.width * 4 / 3};
-  if (recipe.keep_aspect && !recipe.random_crop)  // 224 of 256
-    a.cover = scaled(extent, 1 / recipe.evaluation_fraction);
-  else if (recipe.evaluation_fraction < 1)
-    a.central_fraction = static_cast<float>(recipe.evaluation_fraction);
-
-  if (recipe.random_resized_crop)
-    a.operations.push_back(
-        io::RandomResizedCrop{.area = {static_cast<float>(recipe.smallest_area), 1}});
-  else if (recipe.random_crop || recipe.pad > 0)
-    a.operations.push_back(io::RandomCrop{.padding = recipe.pad});
-  if (recipe.flip) a.operations.push_back(io::RandomHorizontalFlip{});
-  if (recipe.jitters_colors())
-    a.operations.push_back(
-        io::RandomColorJitter{.brightness = {-recipe.brightness, recipe.brightness},
-                              .contrast = {recipe.least_contrast, recipe.most_contrast},
-                              .saturation = {recipe.least_saturation, recipe.most_saturation},
-                              .hue = {-recipe.hue, recipe.hue}});
-  return a;
 }
 
 // Adam's rate grows with the root of the batch.
@@ -159,18 +129,6 @@ void set_length(RunPlan& plan) {
     throw Error(Exit::usage, "length of training",
                 fmt::format("{:.0f} epochs of {} images are more than the {:.0f} that there can be",
                             plan.epochs, plan.training->size(), most));
-}
-
-io::DatasetOptions dataset_options(const config::Options& o, const ModelSource& source, int threads,
-                                   const Tell& tell, WorkProgress* progress) {
-  io::DatasetOptions data{
-      .cache_folder = cache_folder(), .threads = threads, .tell = tell, .progress = progress};
-  if (o.data != "synthetic") return data;
-  // It has no extent and classes of its own: it takes the model's.
-  const model::Model model = source.make();
-  data.extent = augmentation_of(model).natural();
-  data.classes = model.classes;
-  return data;
 }
 
 void check_classes(const RunPlan& plan) {
@@ -276,7 +234,7 @@ io::LoaderOptions RunPlan::loader(io::Split split) const {
   o.global_batch = micro_batch;
   o.share = share;
   o.threads = data_threads;
-  o.augmentation = augmentation;
+  o.augmentation = split == io::Split::training ? augmentation : evaluated;
   return o;
 }
 
@@ -342,14 +300,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.data_threads = options.data_threads.value_or(cpus);
   if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
   const ModelSource source(options, saved);
-  io::DatasetOptions data = dataset_options(options, source, plan.data_threads, tell, progress);
-  if (saved) data.class_names = saved->class_names;
-  if (!options.eval_only) plan.training = io::open_dataset(options.data, io::Split::training, data);
-  plan.evaluation = io::open_dataset(options.data, io::Split::evaluation, data);
-  if (options.eval_only && !plan.evaluation)
-    throw Error(Exit::data, "--eval-only on " + printable(options.data),
-                "no directory val/, valid/, validation/ or test/ beside it, and no shards for "
-                "evaluation");
+  open_data(plan, {source, saved, tell, progress});
   at(progress, Work::plan, options.model.empty() ? source.place() : options.model);
   plan.model = source.make(plan.data().classes());
   plan.options.model = source.identity(plan.model);
@@ -368,23 +319,8 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.optimizer = optimizer_of(plan.options, plan.model);
   plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
                         plan.epochs};
-  plan.augmentation = augmentation_of(plan.model);
+  plan_images(plan);
   return plan;
-}
-
-std::string input_text(const RunPlan& plan) {
-  const auto& image = std::get<model::ImageInput>(plan.model.graph.nodes[0].operation);
-  const io::Augmentation& seen = plan.augmentation;
-  const io::Extent size = seen.output, cover = seen.cover == io::Extent{} ? size : seen.cover;
-  const bool whole = image.normalisation == compute::Normalisation::standardise_image;
-  return fmt::format(
-      R"({{"size":[{},{}],{},"interpolation":"bilinear","antialias":true,"channels":"RGB",{}}})",
-      size.height, size.width,
-      seen.central_fraction > 0 ? fmt::format(R"("central_fraction":{})", seen.central_fraction)
-                                : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
-      whole ? R"("standardise":true)"
-            : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
-                          fmt::join(image.deviation, ",")));
 }
 
 RunPlan plan_without_data(const model::Model& model, const config::Options& options, int ranks,

@@ -16,6 +16,7 @@
 #include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/io/loader/loader.hpp"
 #include "ringtrain/model/graph.hpp"
+#include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "train/plan/model_source.hpp"
 #include "train/plan/step_settings.hpp"
@@ -45,10 +46,15 @@ struct RunPlan {
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   optim::OptimizerSettings optimizer;
   optim::LearningRate learning_rate;
-  io::Augmentation augmentation;
+  io::Augmentation augmentation;  ///< of training
+  io::Augmentation evaluated;     ///< how evaluation sees an image
+  /// The network for the sizes of these, where they are others than the model's.
+  std::optional<model::Graph> training_graph = {}, evaluation_graph = {};
 
   /// That of training, else that of the evaluation.
   const io::Dataset& data() const { return training ? *training : *evaluation; }
+  /// The network as training, or evaluation, computes it: with the parameters of model.graph.
+  const model::Graph& graph(model::Mode mode) const;
   /// Whether BatchNorm normalises by the samples of all ranks.
   bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
   /// Whether the ranks share the optimizer's work and state.

@@ -71,7 +71,7 @@ double update_bytes(const RunPlan& plan, Element element) {
 }
 
 double batch_bytes(const RunPlan& plan) {
-  return double(plan.share.count) * double(plan.model.input.features());
+  return double(plan.share.count) * double(plan.graph(model::Mode::training).tensors[0].features());
 }
 
 std::string memory_line(const char* what, double bytes) {

@@ -43,6 +43,7 @@ std::string refusal(const std::string& line) {
 const std::vector<std::string> valid = {"--model resnet50",
                                         "--classes 7",
                                         "--init-from f.h5",
+                                        "--recipe lr=1",
                                         "--eval-only --init-from f.h5",
                                         "--data images:/d",
                                         "--data-threads 3",

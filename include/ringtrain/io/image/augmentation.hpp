@@ -42,6 +42,10 @@ struct Augmentation {
   /// Evaluation: 0 cuts the central window of `output`; otherwise the central part with this
   /// fraction of each side is stretched to the output.
   float central_fraction = 0;
+  /// Where it is not 0, in place of `cover`: the shorter side is scaled to this, and the central
+  /// window is cut, with torchvision's rounding. What the image does not reach is black.
+  int shorter_side = 0;
+  Interpolation interpolation = Interpolation::bilinear;
   /// Training: what happens to an image, in this order. Without a crop it is cut as in evaluation.
   std::vector<AugmentationOperation> operations = {};
 

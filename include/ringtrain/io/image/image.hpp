@@ -18,6 +18,10 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
+/// How pixels of another size are made: Pillow's filters of these names, which widen with the
+/// reduction.
+enum class Interpolation { bilinear, bicubic };
+
 /// Someone else's 8-bit RGB image: interleaved, row after row, without gaps.
 struct ImageView {
   Extent extent;

@@ -462,3 +462,60 @@ TEST_CASE("plan: images without val and test are trained on without evaluation")
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
                     Catch::Contains("no directory val/, valid/, validation/ or test/"));
 }
+
+namespace {
+
+constexpr const char* any_size =
+    "model small classes=10\nimages crop=resized evaluation=0.875 keep-aspect=yes\n"
+    "input size=28\nconv = convolution channels=4 kernel=3\nglobal_pool\n"
+    "fc = matrix_product outputs=$classes\nloss\n";
+
+RunPlan plan_with(const TemporaryFile& model, const std::string& recipe) {
+  config::Options options;
+  options.model_file = model.path();
+  options.recipe = recipe;
+  options.batch = 8;
+  return make_run_plan(options, 1, 0, 1);
+}
+
+}  // namespace
+
+TEST_CASE("plan: training and evaluation may have images of other sizes") {
+  const TemporaryFile model(any_size);
+
+  const RunPlan usual = plan_with(model, "pad=0");
+  const RunPlan sized =
+      plan_with(model, "crop=16 evaluation-crop=24 resize=32 evaluation-interpolation=bicubic");
+
+  CHECK_FALSE(usual.training_graph);
+  CHECK_FALSE(usual.evaluation_graph);
+  CHECK(sized.graph(model::Mode::training).tensors[0].height == 16);
+  CHECK(sized.graph(model::Mode::evaluation).tensors[0].height == 24);
+  CHECK(sized.model.graph.structure_hash() == usual.model.graph.structure_hash());
+  const io::Augmentation trained = sized.loader(io::Split::training).augmentation,
+                         seen = sized.loader(io::Split::evaluation).augmentation;
+  CHECK(trained.output == io::Extent{16, 16});
+  CHECK(trained.find<io::RandomResizedCrop>() != nullptr);
+  CHECK(trained.interpolation == io::Interpolation::bilinear);
+  CHECK(seen.output == io::Extent{24, 24});
+  CHECK(seen.shorter_side == 32);
+  CHECK(seen.interpolation == io::Interpolation::bicubic);
+  CHECK_THAT(input_text(sized), Contains("\"size\":[24,24],\"resize\":32") &&
+                                    Contains("\"interpolation\":\"bicubic\""));
+}
+
+TEST_CASE("plan: crop-share is timm's, which rounds down") {
+  const TemporaryFile model(any_size);
+
+  CHECK(plan_with(model, "crop-share=0.9").evaluated.shorter_side == 31);  // 28 / 0.9 = 31.1
+  CHECK(plan_with(model, "crop-share=0.875").evaluated.shorter_side == 32);
+}
+
+TEST_CASE("plan: a size that would change parameters is refused") {
+  const TemporaryFile model(
+      "model small classes=10\ninput size=28\nfc = matrix_product outputs=$classes\nloss\n");
+
+  CHECK_THROWS_WITH(plan_with(model, "crop=16"),
+                    Contains("would give fc.weight other extents") && Contains("28x28 only"));
+  CHECK_THROWS_WITH(plan_with(model, "crops=16"), Contains("did you mean crop?"));
+}

@@ -1,0 +1,153 @@
+#include "train/plan/data_plan.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/program.hpp"
+#include "ringtrain/base/text.hpp"
+#include "ringtrain/model/model_file.hpp"
+
+namespace ringtrain::train {
+namespace {
+
+io::Extent scaled(io::Extent extent, double factor) {
+  return {static_cast<int>(std::lround(extent.height * factor)),
+          static_cast<int>(std::lround(extent.width * factor))};
+}
+
+// Of training and of evaluation.
+io::Extent extent_of(const model::Model& model, int size) {
+  return size > 0 ? io::Extent{size, size} : io::Extent{model.input.height, model.input.width};
+}
+
+// What evaluation scales the shorter side to, as torchvision and timm say it; 0: neither.
+int shorter_side_of(const model::Recipe& recipe, io::Extent evaluated) {
+  const int shorter = std::min(evaluated.height, evaluated.width);
+  return recipe.crop_share > 0 ? static_cast<int>(shorter / recipe.crop_share) : recipe.resize;
+}
+
+io::Interpolation interpolation_of(model::Interpolation named) {
+  return named == model::Interpolation::bicubic ? io::Interpolation::bicubic
+                                                : io::Interpolation::bilinear;
+}
+
+io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
+  const model::Recipe& recipe = model.recipe;
+  const bool trains = split == io::Split::training;
+  const io::Extent evaluated = extent_of(model, recipe.evaluation_size),
+                   extent = trains ? extent_of(model, recipe.training_size) : evaluated;
+  io::Augmentation a{extent};
+  a.interpolation =
+      interpolation_of(trains ? recipe.interpolation : recipe.evaluation_interpolation);
+  if (const int side = shorter_side_of(recipe, evaluated))  // as much of the image in training
+    a.shorter_side =
+        trains ? static_cast<int>(std::lround(double(side) * extent.height / evaluated.height))
+               : side;
+  if (recipe.random_crop)  // a window of three quarters: 24 of 32
+    a.cover = {extent.height * 4 / 3, extent.width * 4 / 3};
+  if (recipe.keep_aspect && !recipe.random_crop)  // 224 of 256
+    a.cover = scaled(extent, 1 / recipe.evaluation_fraction);
+  else if (recipe.evaluation_fraction < 1 && a.shorter_side == 0)
+    a.central_fraction = static_cast<float>(recipe.evaluation_fraction);
+
+  if (recipe.random_resized_crop)
+    a.operations.push_back(
+        io::RandomResizedCrop{.area = {static_cast<float>(recipe.smallest_area), 1}});
+  else if (recipe.random_crop || recipe.pad > 0)
+    a.operations.push_back(io::RandomCrop{.padding = recipe.pad});
+  if (recipe.flip) a.operations.push_back(io::RandomHorizontalFlip{});
+  if (recipe.jitters_colors())
+    a.operations.push_back(
+        io::RandomColorJitter{.brightness = {-recipe.brightness, recipe.brightness},
+                              .contrast = {recipe.least_contrast, recipe.most_contrast},
+                              .saturation = {recipe.least_saturation, recipe.most_saturation},
+                              .hue = {-recipe.hue, recipe.hue}});
+  return a;
+}
+
+io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
+  const auto& [source, saved, tell, progress] = how;
+  const config::Options& o = plan.options;
+  io::DatasetOptions data{.cache_folder = cache_folder(),
+                          .threads = plan.data_threads,
+                          .tell = tell,
+                          .progress = progress};
+  if (saved) data.class_names = saved->class_names;
+  if (o.data != "synthetic") return data;
+  // It has no extent and classes of its own: it takes the model's.
+  const model::Model model = source.make();
+  data.extent = augmentation_of(model, io::Split::training).natural();
+  data.classes = model.classes;
+  return data;
+}
+
+void open_evaluation(RunPlan& plan, const io::DatasetOptions& data) {
+  const config::Options& o = plan.options;
+  plan.evaluation = io::open_dataset(o.data, io::Split::evaluation, data);
+  if (!o.eval_only || plan.evaluation) return;
+  throw Error(Exit::data, "--eval-only on " + printable(o.data),
+              "no directory val/, valid/, validation/ or test/ beside it, and no shards for "
+              "evaluation");
+}
+
+// The network for images of `size`; nothing where it has that size. What it learns must not depend
+// on it.
+std::optional<model::Graph> sized_graph(const RunPlan& plan, io::Extent size) {
+  if (size == io::Extent{plan.model.input.height, plan.model.input.width}) return std::nullopt;
+  const std::string word = fmt::format("size={}x{}", size.height, size.width);
+  model::Graph graph = model::read_model_file(model::with_words(plan.network, word),
+                                              plan.model.name + ".model at " + word, std::nullopt,
+                                              [](const model::Recipe&) {})
+                           .graph;
+  for (std::size_t p = 0; p < graph.parameters.size(); ++p)
+    if (graph.parameters[p].dims != plan.model.graph.parameters[p].dims)
+      throw Error(
+          Exit::usage, "images of " + word,
+          fmt::format("would give {} other extents: this network is for images of {}x{} "
+                      "only",
+                      graph.parameters[p].name, plan.model.input.height, plan.model.input.width));
+  return graph;
+}
+
+}  // namespace
+
+void open_data(RunPlan& plan, const DataToOpen& how) {
+  const config::Options& o = plan.options;
+  const io::DatasetOptions data = dataset_options(plan, how);
+  if (!o.eval_only) plan.training = io::open_dataset(o.data, io::Split::training, data);
+  open_evaluation(plan, data);
+}
+
+void plan_images(RunPlan& plan) {
+  plan.augmentation = augmentation_of(plan.model, io::Split::training);
+  plan.evaluated = augmentation_of(plan.model, io::Split::evaluation);
+  plan.training_graph = sized_graph(plan, plan.augmentation.output);
+  plan.evaluation_graph = sized_graph(plan, plan.evaluated.output);
+}
+
+const model::Graph& RunPlan::graph(model::Mode mode) const {
+  const auto& sized = mode == model::Mode::training ? training_graph : evaluation_graph;
+  return sized ? *sized : model.graph;
+}
+
+std::string input_text(const RunPlan& plan) {
+  const auto& image = std::get<model::ImageInput>(plan.model.graph.nodes[0].operation);
+  const io::Augmentation& seen = plan.evaluated;
+  const io::Extent size = seen.output, cover = seen.cover == io::Extent{} ? size : seen.cover;
+  const bool whole = image.normalisation == compute::Normalisation::standardise_image;
+  return fmt::format(
+      R"({{"size":[{},{}],{},"interpolation":"{}","antialias":true,"channels":"RGB",{}}})",
+      size.height, size.width,
+      seen.shorter_side > 0       ? fmt::format(R"("resize":{})", seen.shorter_side)
+      : seen.central_fraction > 0 ? fmt::format(R"("central_fraction":{})", seen.central_fraction)
+                                  : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
+      seen.interpolation == io::Interpolation::bicubic ? "bicubic" : "bilinear",
+      whole ? R"("standardise":true)"
+            : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
+                          fmt::join(image.deviation, ",")));
+}
+
+}  // namespace ringtrain::train

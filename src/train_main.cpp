@@ -107,6 +107,7 @@ void explain_exit(int code, void* session) {
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
   io::expect_kind_of_data(command.options.data);  // before a line of threads or devices
+  if (!command.options.val_data.empty()) io::expect_kind_of_data(command.options.val_data);
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const host::ThreadPlan threads =

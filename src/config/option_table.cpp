@@ -83,6 +83,10 @@ void add_model_and_data(Table& t, Request& r) {
         {"data", "SPEC",
          "synthetic | shapes | cifar10:DIR | images:DIR | tfrecord:DIR | records:DIR"},
         any_text());
+  t.add(o.val_data,
+        {"val-data", "SPEC", "evaluate on another set than --data's own: images:DIR and the like",
+         "--data"},
+        any_text());
   t.add(r.pack_source,
         {.name = "pack",
          .argument = "DIR OUT",

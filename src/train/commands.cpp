@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <map>
 #include <thread>
+#include <vector>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
@@ -81,22 +83,34 @@ std::string network_and_plan(const config::Options& options) {
 
 }  // namespace
 
+std::string model_row(const model::Model& model) {
+  const compute::Shape& in = model.input;
+  return fmt::format("  {:<21} {:>10} {:>8} {:>12} {:>11.3f} {:>12.3f} {:>6}\n", model.name,
+                     fmt::format("{}x{}x{}", in.height, in.width, in.channels), model.classes,
+                     grouped(model.graph.parameter_count()), model.graph.multiply_adds() * 1e-9,
+                     model.training_flops() * 1e-9,
+                     model.recipe.top1 > 0 ? fmt::format("{:.2f}", model.recipe.top1) : "-");
+}
+
 std::string model_table() {
-  std::string table = fmt::format("{:<12} {:>12} {:>8} {:>12} {:>11} {:>12}\n", "model", "input",
-                                  "classes", "parameters", "GMAC/image", "GFLOP/image");
+  std::vector<std::string> sources;  // in the order of the networks
+  std::map<std::string, std::string> rows;
   std::string recipes;
   for (const std::string& name : model::model_names()) {
     const model::Model model = model::make_model(name);
-    const compute::Shape& in = model.input;
-    table += fmt::format("{:<12} {:>12} {:>8} {:>12} {:>11.3f} {:>12.3f}\n", name,
-                         fmt::format("{}x{}x{}", in.height, in.width, in.channels), model.classes,
-                         grouped(model.graph.parameter_count()), model.graph.multiply_adds() * 1e-9,
-                         model.training_flops() * 1e-9);
+    if (rows[model.recipe.source].empty()) sources.push_back(model.recipe.source);
+    rows[model.recipe.source] += model_row(model);
     recipes += fmt::format("\n{}\n{}", name, model::recipe_lines(model::model_text(name)));
   }
+  std::string table =
+      fmt::format("  {:<21} {:>10} {:>8} {:>12} {:>11} {:>12} {:>6}\n", "model", "input", "classes",
+                  "parameters", "GMAC/image", "GFLOP/image", "top-1");
+  for (const std::string& source : sources) table += source + "\n" + rows[source];
   return table +
          "GMAC/image: multiply-adds of the forward pass. GFLOP/image: floating-point operations to "
-         "train on one image.\n\nRecipes; docs/reference/model-file.md has the defaults.\n" +
+         "train on one image.\ntop-1: of the weights that the source publishes, or of its paper, "
+         "in "
+         "percent.\n\nRecipes; docs/reference/model-file.md has the defaults.\n" +
          recipes;
 }
 

@@ -85,6 +85,7 @@ struct Options {
   bool sync_batchnorm = false;
 
   std::string data = "shapes";
+  std::string val_data;  ///< to evaluate on; empty: `data` has that, too
   std::optional<int> data_threads;
   std::uint64_t seed = 1;
 
@@ -133,7 +134,7 @@ struct Options {
   std::optional<int> verify_resume;  ///< steps
 
   int log_every = 10;
-  double slow_below = 0.8;  ///< of the speed that the run had; 0: never
+  double slow_below = 0.8;                             ///< of the speed that the run had; 0: never
   std::string metrics, tensorboard, report, timeline;  ///< empty: none
   int timeline_spans = 32'768;                         ///< a rank
   bool quiet = false;

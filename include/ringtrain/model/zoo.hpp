@@ -27,6 +27,8 @@ struct Recipe {
   double momentum = 0.9;
   double label_smoothing = 0;
   double ema = 0;              ///< decay of the moving average used in evaluation; 0: none
+  std::string source = "own";  ///< whose network it is
+  double top1 = 0;             ///< published, in percent; 0: none
 
   // How training images are varied; evaluation takes the centre.
   int pad = 0;                       ///< then a random crop back to the input's size
@@ -47,6 +49,7 @@ struct Recipe {
   int training_size = 0, evaluation_size = 0;  ///< of images; 0: the input's
   Interpolation interpolation = Interpolation::bilinear,
                 evaluation_interpolation = Interpolation::bilinear;
+  bool imagenet_labels = false;  ///< its classes are imagenet_classes()
 
   bool jitters_colors() const {
     return brightness > 0 || hue > 0 || least_contrast != 1 || most_contrast != 1 ||

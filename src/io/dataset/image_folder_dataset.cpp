@@ -107,6 +107,14 @@ std::string why_unknown(const std::string& name, const std::vector<std::string>&
   return "training has no such class, so its label is unknown (images belong in <class>/<image>)";
 }
 
+constexpr std::string_view no_such_wnid =
+    "the network's 1,000 classes have no such wnid, so its label is unknown; take the folder out";
+
+bool is_wnid(std::string_view name) {
+  return name.size() == 9 && name[0] == 'n' &&
+         std::ranges::all_of(name.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 class Images final : public EncodedDataset {
  public:
   /// Those of `home`; a class's label is its place in `names`.
@@ -118,6 +126,8 @@ class Images final : public EncodedDataset {
   std::string description() const override;
   /// What was left out, for the log: empty, or begins with "; ".
   std::string left_out() const { return lister_.left_out(); }
+  /// Where labels are of wnids, for the log: so, and which have no images.
+  std::string labels_text() const;
   std::uint64_t manifest_hash() const override { return manifest_; }
 
   std::span<const std::uint8_t> encoded(std::uint64_t sample, std::vector<std::uint8_t>& buffer,
@@ -156,7 +166,9 @@ Images::Images(const fs::path& home, std::vector<std::string> names, const Datas
   for (const std::string& name : names_) labels.emplace(name, static_cast<int>(labels.size()));
   for (const std::string& name : class_names_in(home_, options.progress)) {
     const auto known = labels.find(name);
-    if (known == labels.end()) fail_images(home_ / name, why_unknown(name, names_));
+    if (known == labels.end())
+      fail_images(home_ / name,
+                  names_ == options.wnids ? std::string(no_such_wnid) : why_unknown(name, names_));
     append(home_ / name, known->second);
   }
 }
@@ -172,6 +184,21 @@ void Images::append(const fs::path& directory, int label) {
   if (files_.size() == before)
     fail_images(directory, "the class has no images, in it or in its folders" + left_out());
   ++classes_met_;
+}
+
+std::string Images::labels_text() const {
+  constexpr std::size_t most_named = 3;
+  std::vector<bool> met(names_.size(), false);
+  for (const std::int32_t label : labels_) met[label] = true;
+  std::vector<std::string> missing;
+  for (std::size_t label = 0; label < names_.size(); ++label)
+    if (!met[label]) missing.push_back(names_[label]);
+  const std::size_t count = missing.size();
+  missing.resize(std::min(count, most_named));
+  return "; labels are those of the network's wnids" +
+         (count == 0 ? ""
+                     : fmt::format(", of which {} have no images ({}{})", count,
+                                   fmt::join(missing, ", "), count > most_named ? ", ..." : ""));
 }
 
 std::string Images::description() const {
@@ -194,22 +221,30 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
   const std::string unused = trains || folders.unused.empty()
                                  ? ""
                                  : fmt::format("not used: {}", fmt::join(folders.unused, ", "));
-  if (!trains && folders.evaluation.empty()) {
+  const bool bare = options.elsewhere && folders.training.empty() && !folders.unused.empty();
+  if (!trains && folders.evaluation.empty() && !bare) {
     if (!unused.empty())
       options.tell(
           fmt::format("images: no val/, valid/, validation/ or test/ in {} to evaluate on; {}",
                       printable(directory), unused));
     return nullptr;
   }
-  const fs::path& home = trains ? folders.training : folders.evaluation;
-  const bool alone = folders.training.empty();
-  auto names = alone && !options.class_names.empty()
-                   ? options.class_names
-                   : class_names_in(alone ? home : folders.training, options.progress);
+  const fs::path home = trains                       ? folders.training
+                        : folders.evaluation.empty() ? fs::path(directory)
+                                                     : folders.evaluation;
+  const bool alone = folders.training.empty() || options.elsewhere;
+  auto names = class_names_in(alone ? home : folders.training, options.progress);
+  const bool by_wnid = !options.wnids.empty() && std::ranges::all_of(names, is_wnid);
+  if (by_wnid)
+    names = options.wnids;
+  else if (alone && !options.class_names.empty())
+    names = options.class_names;
   auto images = std::make_unique<Images>(home, std::move(names), options);
-  options.tell(fmt::format("{}, to {} on{}{}{}", images->description(),
-                           trains ? "train" : "evaluate", images->left_out(),
-                           unused.empty() ? "" : "; ", unused));
+  const bool tells_unused = !unused.empty() && !bare;
+  options.tell(fmt::format("{}, to {} on{}{}{}{}", images->description(),
+                           trains ? "train" : "evaluate", by_wnid ? images->labels_text() : "",
+                           images->left_out(), tells_unused ? "; " : "",
+                           tells_unused ? unused : ""));
   return images;
 } catch (const fs::filesystem_error& failure) {
   fail_images(failure.path1(), failure.code().message());

@@ -75,6 +75,8 @@ void read_recipe(const Values& values, Recipe& r) {
   r.momentum = values.number("momentum", 0, 0.9999999, r.momentum);
   r.label_smoothing = values.number("label-smoothing", 0, 0.999, r.label_smoothing);
   r.ema = values.number("ema", 0, 0.9999999, r.ema);
+  r.source = values.text("source", r.source);
+  r.top1 = values.number("top1", 0, 100, r.top1);
 }
 
 void read_images(const Values& values, Recipe& r) {
@@ -86,6 +88,8 @@ void read_images(const Values& values, Recipe& r) {
   read_factors(values, "contrast", r.least_contrast, r.most_contrast);
   read_factors(values, "saturation", r.least_saturation, r.most_saturation);
   r.hue = float(values.number("hue", 0, 0.5, r.hue));
+  r.imagenet_labels = values.choice("labels", {"data", "imagenet"},
+                                    r.imagenet_labels ? "imagenet" : "data") == "imagenet";
   read_evaluation(values, r);
   if ((r.resize > 0 || r.crop_share > 0) && r.random_crop)
     throw Error(Exit::usage, r.resize > 0 ? "resize" : "crop-share",

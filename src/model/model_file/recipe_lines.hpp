@@ -8,13 +8,13 @@ namespace ringtrain::model {
 
 inline constexpr std::string_view recipe_options =
     "batch epochs optimizer lr lr-batch lr-schedule warmup-epochs weight-decay momentum "
-    "label-smoothing ema";
+    "label-smoothing ema source top1";
 /// Changes what a line `recipe` says. Throws Error (usage).
 void read_recipe(const Values& values, Recipe& recipe);
 
 inline constexpr std::string_view image_options =
     "crop pad smallest-area flip brightness contrast saturation hue evaluation keep-aspect resize "
-    "crop-share evaluation-crop interpolation evaluation-interpolation";
+    "crop-share evaluation-crop interpolation evaluation-interpolation labels";
 /// Changes what a line `images` says. Throws Error (usage).
 void read_images(const Values& values, Recipe& recipe);
 

@@ -8,6 +8,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/model/imagenet.hpp"
 #include "ringtrain/model/model_file.hpp"
 
 namespace ringtrain::train {
@@ -68,6 +69,19 @@ io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
   return a;
 }
 
+// Folders named by wnid have ImageNet's labels where the network is to have its 1,000 classes: with
+// published weights, with as many --classes, and with checkpoints of such a training.
+std::vector<std::string> wnids_of(const config::Options& o, const ModelSource& source,
+                                  const std::optional<SavedNetwork>& saved) {
+  std::vector<std::string> wnids;
+  for (const model::ImagenetClass& each : model::imagenet_classes()) wnids.emplace_back(each.wnid);
+  const bool learned = saved && saved->class_names == wnids;
+  const bool wanted =
+      (saved && saved->published && !o.classes) || o.classes == static_cast<int>(wnids.size());
+  if (learned || (wanted && source.make().recipe.imagenet_labels)) return wnids;
+  return {};
+}
+
 io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
   const auto& [source, saved, tell, progress] = how;
   const config::Options& o = plan.options;
@@ -76,7 +90,8 @@ io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
                           .tell = tell,
                           .progress = progress};
   if (saved) data.class_names = saved->class_names;
-  if (o.data != "synthetic") return data;
+  data.wnids = wnids_of(o, source, saved);
+  if (o.data != "synthetic" && o.val_data != "synthetic") return data;
   // It has no extent and classes of its own: it takes the model's.
   const model::Model model = source.make();
   data.extent = augmentation_of(model, io::Split::training).natural();
@@ -84,11 +99,16 @@ io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
   return data;
 }
 
-void open_evaluation(RunPlan& plan, const io::DatasetOptions& data) {
+// Of --val-data, else of the data itself.
+void open_evaluation(RunPlan& plan, io::DatasetOptions data) {
   const config::Options& o = plan.options;
-  plan.evaluation = io::open_dataset(o.data, io::Split::evaluation, data);
-  if (!o.eval_only || plan.evaluation) return;
-  throw Error(Exit::data, "--eval-only on " + printable(o.data),
+  const bool elsewhere = !o.val_data.empty();
+  const std::string& spec = elsewhere ? o.val_data : o.data;
+  data.elsewhere = elsewhere;
+  if (elsewhere && plan.training) data.class_names = plan.training->class_names();
+  plan.evaluation = io::open_dataset(spec, io::Split::evaluation, data);
+  if (plan.evaluation || !(o.eval_only || elsewhere)) return;
+  throw Error(Exit::data, (elsewhere ? "--val-data " : "--eval-only on ") + printable(spec),
               "no directory val/, valid/, validation/ or test/ beside it, and no shards for "
               "evaluation");
 }
@@ -116,9 +136,9 @@ std::optional<model::Graph> sized_graph(const RunPlan& plan, io::Extent size) {
 
 void open_data(RunPlan& plan, const DataToOpen& how) {
   const config::Options& o = plan.options;
-  const io::DatasetOptions data = dataset_options(plan, how);
+  io::DatasetOptions data = dataset_options(plan, how);
   if (!o.eval_only) plan.training = io::open_dataset(o.data, io::Split::training, data);
-  open_evaluation(plan, data);
+  open_evaluation(plan, std::move(data));
 }
 
 void plan_images(RunPlan& plan) {

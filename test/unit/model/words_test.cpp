@@ -1,4 +1,5 @@
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/model/imagenet.hpp"
 #include "ringtrain/model/model_file.hpp"
 #include "support/catch.hpp"
 
@@ -82,4 +83,13 @@ TEST_CASE("words: what no line has, or cannot be, is refused") {
   CHECK_THAT(refusal("resize=20 crop-share=0.9"), Contains("give one of them"));
   CHECK_THAT(refusal("crop=random keep-aspect=no evaluation=1 resize=20"),
              Contains("is not for crop=random"));
+}
+
+TEST_CASE("imagenet: a thousand classes in the order of their wnids") {
+  const auto classes = imagenet_classes();
+
+  REQUIRE(classes.size() == 1000);
+  CHECK((classes[0].wnid == "n01440764" && classes[0].name == "tench"));
+  CHECK((classes[999].wnid == "n15075141" && classes[999].name == "toilet tissue"));
+  for (std::size_t i = 1; i < classes.size(); ++i) CHECK(classes[i - 1].wnid < classes[i].wnid);
 }

@@ -63,6 +63,12 @@ struct DatasetOptions {
   /// Of images:DIR that has no training part: those that a network learned, by label; none: the
   /// evaluation's own.
   std::vector<std::string> class_names = {};
+  /// Of images:DIR whose class folders are all called as WordNet's nouns (n and eight digits): the
+  /// names by label, whatever folders there are; none: the folders' own.
+  std::vector<std::string> wnids = {};
+  /// The evaluation is of another data set than the training: class_names are the training's, and
+  /// images may also lie in DIR/<class>/.
+  bool elsewhere = false;
   /// An image of more pixels is unreadable, found before memory is taken for it.
   std::uint64_t max_pixels = std::uint64_t{1} << 26;
   /// Where indexes of shards are kept from run to run; empty: nowhere.

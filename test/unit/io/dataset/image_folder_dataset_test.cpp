@@ -330,3 +330,46 @@ TEST_CASE("images: the manifest follows names, sizes and labels, not the place")
   CHECK(longer != before);
   CHECK(open(one)->manifest_hash() != before);
 }
+
+TEST_CASE("images: folders named by wnid have the network's labels, however many there are") {
+  const TempDirectory home;
+  for (const char* place : {"train/n00000003/1", "train/n00000001/1", "val/n00000001/1"})
+    write_file(home.path() / place, encode_png(small_picture));
+  std::vector<std::string> lines;
+  DatasetOptions options{.wnids = {"n00000001", "n00000002", "n00000003", "n00000004"},
+                         .tell = [&](const std::string& line) { lines.push_back(line); }};
+  const std::string spec = "images:" + home.path().native();
+
+  const auto training = open_dataset(spec, Split::training, options);
+  const auto evaluation = open_dataset(spec, Split::evaluation, options);
+
+  CHECK(training->classes() == 4);
+  CHECK(training->label(0) == 0);
+  CHECK(training->label(1) == 2);
+  CHECK(evaluation->classes() == 4);
+  REQUIRE(lines.size() == 2);
+  CHECK_THAT(lines[0], Contains("2 of 4 classes") &&
+                           Contains("of which 2 have no images (n00000002, n00000004)"));
+
+  write_file(home.path() / "train/n00000005/1", encode_png(small_picture));
+  CHECK_THAT(error_of([&] { open_dataset(spec, Split::training, options); })->what(),
+             Contains("train/n00000005") && Contains("no such wnid"));
+  write_file(home.path() / "train/cat/1", encode_png(small_picture));  // then they are no wnids
+  CHECK(open_dataset(spec, Split::training, options)->classes() == 4);
+}
+
+TEST_CASE("images: an evaluation elsewhere has the training's labels, and needs no val/") {
+  const TempDirectory bare, split;
+  write_file(bare.path() / "dog/1", encode_png(small_picture));
+  write_file(split.path() / "train/ant/1", encode_png(small_picture));
+  write_file(split.path() / "val/dog/1", encode_png(small_picture));
+  const DatasetOptions options{.class_names = {"cat", "dog"}, .elsewhere = true};
+
+  for (const TempDirectory* home : {&bare, &split}) {
+    const auto images = open_dataset("images:" + home->path().native(), Split::evaluation, options);
+    REQUIRE(images);
+    CHECK(images->classes() == 2);
+    CHECK(images->label(0) == 1);
+  }
+  CHECK_FALSE(open(bare, Split::evaluation));
+}

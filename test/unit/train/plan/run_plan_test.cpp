@@ -519,3 +519,18 @@ TEST_CASE("plan: a size that would change parameters is refused") {
                     Contains("would give fc.weight other extents") && Contains("28x28 only"));
   CHECK_THROWS_WITH(plan_with(model, "crops=16"), Contains("did you mean crop?"));
 }
+
+TEST_CASE("plan: --val-data takes the place of the data's own evaluation") {
+  const TrainingOnly images;
+  config::Options options = options_for("mlp");
+  options.batch = 8;
+  options.val_data = images.data();
+
+  CHECK_THROWS_WITH(make_run_plan(options, 1, 0, 1), Contains("--val-data images:"));
+  options.val_data += "/train";
+  CHECK_THROWS_WITH(make_run_plan(options, 1, 0, 1), Contains("training has no such class"));
+  options.data = "synthetic";
+  options.val_data = "shapes";
+  CHECK(make_run_plan(options, 1, 0, 1).evaluation->description() ==
+        io::open_dataset("shapes", io::Split::evaluation)->description());
+}

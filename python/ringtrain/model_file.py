@@ -105,13 +105,20 @@ def shapes_of(layers):
     for layer in layers:
         if layer.operation == "input":
             height, _, width = layer.options["size"].partition("x")
-            shapes[layer.name] = (int(height), int(width or height), 3)
+            shapes[layer.name] = (int(height), int(width or height), int(layer.options.get("channels", 3)))
             continue
         *pixels, channels = shapes[layer.inputs[0]]
         if layer.operation == "convolution":
             pixels, channels = pixels_after(layer, pixels), int(layer.options["channels"])
+        elif layer.operation == "linear":
+            channels = int(layer.options["channels"])
         elif layer.operation in ("max_pool", "average_pool"):
             pixels = pixels_after(layer, pixels)
+        elif layer.operation == "reflect_pad":
+            pixels = [size + 2 * int(layer.options["border"]) for size in pixels]
+        elif layer.operation == "blur_pool":
+            stride = int(layer.options.get("stride", 2))
+            pixels = [-(-size // stride) for size in pixels]
         elif layer.operation == "global_pool":
             pixels = (1, 1)
         elif layer.operation == "matrix_product":
@@ -127,7 +134,7 @@ def shapes_of(layers):
 
 class Network:
     """What a model file says of weights: `flattened` has the shape that each matrix product reads, by the name of its weight, and
-    `without_gamma` the names of BatchNorms that have none. `head` is the name of the layer that gives the logits."""
+    `without_gamma` the names of BatchNorms that have none, `layer_scales` those parameters' names. `head` is the name of the layer that gives the logits."""
 
     def __init__(self, text):
         self.text = text
@@ -136,6 +143,7 @@ class Network:
         shapes = shapes_of(layers)
         self.flattened = {layer.name + ".weight": shapes[layer.inputs[0]] for layer in layers if layer.operation == "matrix_product"}
         self.without_gamma = {layer.name for layer in layers if layer.operation == "batch_norm" and layer.options.get("gamma") == "none"}
+        self.layer_scales = {layer.name for layer in layers if layer.operation == "layer_scale"}
         self.head = next(layer.inputs[0] for layer in layers if layer.operation == "loss" and layer.options.get("auxiliary") != "yes")
 
     def with_classes(self, classes):

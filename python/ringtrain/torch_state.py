@@ -10,6 +10,7 @@ The names of the ResNets and of inception_v3 are torchvision's. Taken are the mo
 those were evaluated. What changes on the way follows from the network, a model file that the checkpoint holds:
   convolutions   out x height x width x in here, out x in x height x width in torch
   layers behind a flattened image: their inputs are in the order height, width, channels here
+  layer scale    channels here, channels x 1 x 1 in torch
   BatchNorm without gamma: torch's has one, which is 1; another value cannot be turned back
 Needs torch, h5py, numpy and xxhash: pip install 'ringtrain[torch]'."""
 import argparse
@@ -51,6 +52,7 @@ def to_torch(saved, network=None):
         folder, name = path.split("/", 1)
         if folder in ("weights", "statistics"):
             array = to_torch_layout(network.flattened, name, saved.tensors.get("ema/" + name, array))
+            array = array.reshape(-1, 1, 1) if name in network.layer_scales else array
             state[name] = torch.from_numpy(np.ascontiguousarray(array))
     for mean in [name for name in state if name.endswith(".running_mean")]:
         norm = mean[:-len("running_mean")]
@@ -74,6 +76,7 @@ def from_torch(network, state):
         if kind in ("running_mean", "running_var"):
             tensors["statistics/" + name] = array
         else:
+            array = array.ravel() if name in network.layer_scales else array
             tensors["weights/" + name] = from_torch_layout(network.flattened, name, array)
     return tensors
 

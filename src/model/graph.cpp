@@ -36,15 +36,23 @@ int id_of(const Operation& operation) {
 std::string attributes(const Operation& operation) {
   return std::visit(
       [](const auto& o) -> std::string {
-        if constexpr (requires { o.window; }) return text(o.window);
+        if constexpr (requires { o.taps; })
+          return fmt::format("{} {}", text(o.window), fmt::join(o.taps, " "));
+        else if constexpr (requires { o.window; })
+          return text(o.window);
+        if constexpr (requires { o.border; }) return fmt::format("{}", o.border);
         if constexpr (requires { o.how.radius; })
           return fmt::format("{} {} {} {}", o.how.radius, o.how.bias, o.how.alpha, o.how.beta);
         if constexpr (requires { o.f; })  // files of before other activations have no word for ReLU
           return o.f == compute::Activation::relu ? std::string() : std::string(name_of(o.f));
-        if constexpr (requires { o.epsilon; }) return fmt::format("{} {}", o.epsilon, o.unbiased);
+        if constexpr (requires { o.factor; }) return fmt::format("{}", o.factor);
+        if constexpr (std::is_same_v<std::decay_t<decltype(o)>, LayerNorm>)
+          return fmt::format("{}", o.epsilon);
+        else if constexpr (requires { o.epsilon; })
+          return fmt::format("{} {}", o.epsilon, o.unbiased);
         if constexpr (requires { o.stride; }) return fmt::format("{}", o.stride);
         if constexpr (requires { o.how.keep; })
-          return fmt::format("{} {}", o.how.keep, o.how.layer);
+          return fmt::format("{} {}{}", o.how.keep, o.how.layer, o.how.of_sample ? " all" : "");
         if constexpr (requires { o.auxiliary; }) return fmt::format("{} {}", o.weight, o.auxiliary);
         if constexpr (requires { o.normalisation; })
           return fmt::format("{} {} {}", int(o.normalisation), fmt::join(o.mean, " "),

@@ -74,34 +74,31 @@ compute::TensorId GraphBuilder::convolution(const std::string& name, compute::Te
   const compute::Window window =
       window_of(in, o.height, o.width, o.stride, o.padding, o.symmetric_padding);
   const compute::Shape out = after(name, in, window, o.channels);
-  Convolution convolution{window};
-  convolution.w = parameter({name + ".weight",
-                             {size(o.channels), size(o.height), size(o.width), size(in.channels)},
-                             Parameter::Role::weight,
-                             o.initial,
-                             o.decay});
+  if (in.channels % o.groups != 0 || o.channels % o.groups != 0)
+    throw Error(Exit::usage, "layer " + name,
+                fmt::format("{} groups do not divide its {} channels into {}", o.groups,
+                            in.channels, o.channels));
+  const std::size_t seen = size(in.channels / o.groups);
+  std::vector<std::size_t> dims{size(o.channels), size(o.height), size(o.width), seen};
+  if (o.linear) dims = {size(o.channels), seen};
+  Convolution convolution{{window, o.groups}};
+  convolution.w =
+      parameter({name + ".weight", std::move(dims), Parameter::Role::weight, o.initial, o.decay});
   if (o.bias)
-    convolution.b = parameter({name + ".bias",
-                               {size(o.channels)},
-                               Parameter::Role::bias,
-                               {Initialiser::Kind::constant, o.bias_value}});
+    convolution.b = parameter({name + ".bias", {size(o.channels)}, Parameter::Role::bias, *o.bias});
   return add(name, convolution, {x}, out);
 }
 
 compute::TensorId GraphBuilder::matrix_product(const std::string& name, compute::TensorId x,
                                                int outputs, Initialiser weights,
-                                               std::optional<double> bias, bool decay) {
+                                               std::optional<Initialiser> bias, bool decay) {
   MatrixProduct product;
   product.w = parameter({name + ".weight",
                          {size(outputs), shape(x).features()},
                          Parameter::Role::weight,
                          weights,
                          decay});
-  if (bias)
-    product.b = parameter({name + ".bias",
-                           {size(outputs)},
-                           Parameter::Role::bias,
-                           {Initialiser::Kind::constant, *bias}});
+  if (bias) product.b = parameter({name + ".bias", {size(outputs)}, Parameter::Role::bias, *bias});
   return add(name, product, {x}, {1, 1, 1, outputs});
 }
 
@@ -131,6 +128,33 @@ compute::TensorId GraphBuilder::sum(compute::TensorId a, compute::TensorId b) {
   return add("sum", Sum{}, {a, b}, shape(a));
 }
 
+compute::TensorId GraphBuilder::scale(compute::TensorId x, compute::TensorId factors) {
+  if (shape(factors) != compute::Shape{1, 1, 1, shape(x).channels})
+    throw Error(Exit::usage, "scale",
+                fmt::format("its inputs are {} and {}, not 1x1x{}", text(shape(x)),
+                            text(shape(factors)), shape(x).channels));
+  return add("scale", Scale{}, {x, factors}, shape(x));
+}
+
+compute::TensorId GraphBuilder::layer_scale(const std::string& name, compute::TensorId x,
+                                            double initial, bool decay) {
+  const ParameterId w =
+      parameter({name, {size(shape(x).channels)}, Parameter::Role::weight, initial, decay});
+  return add(name, LayerScale{w}, {x}, shape(x));
+}
+
+compute::TensorId GraphBuilder::layer_norm(const std::string& name, compute::TensorId x,
+                                           float epsilon) {
+  const std::vector<std::size_t> channels{size(shape(x).channels)};
+  const ParameterId gamma = parameter({name + ".weight", channels, Parameter::Role::gamma, 1.0});
+  const ParameterId beta = parameter({name + ".bias", channels, Parameter::Role::beta});
+  return add(name, LayerNorm{gamma, beta, epsilon}, {x}, shape(x));
+}
+
+compute::TensorId GraphBuilder::multiply(compute::TensorId x, float factor) {
+  return add("multiply", Multiply{factor}, {x}, shape(x));
+}
+
 compute::TensorId GraphBuilder::beside(const std::vector<compute::TensorId>& inputs) {
   compute::Shape out = shape(inputs.at(0));
   out.channels = 0;
@@ -150,12 +174,17 @@ compute::TensorId GraphBuilder::shortcut(compute::TensorId x, int stride, int ch
 }
 
 compute::TensorId GraphBuilder::pool(compute::TensorId x, const PoolOptions& o, bool maximum) {
-  const std::optional<int> symmetric =
-      o.symmetric_padding ? std::optional(o.symmetric_padding) : std::nullopt;
+  const int sides = o.symmetric_padding;
   const compute::Window window =
-      window_of(shape(x), o.size, o.size, o.stride, o.padding, symmetric);
+      sides ? compute::Window{o.size, o.size, o.stride, o.stride, sides, sides, sides, sides}
+            : window_of(shape(x), o.size, o.size, o.stride, o.padding, std::nullopt);
   const compute::Shape out = after("pool", shape(x), window, shape(x).channels);
   if (maximum) return add("max pool", MaxPool{window}, {x}, out);
+  if (o.counts_padding && window != compute::Window{o.size, o.size, o.stride, o.stride}) {
+    const auto taps = size(o.size) * size(o.size);
+    return add("average pool",
+               Filter{window, std::vector<float>(taps, 1 / static_cast<float>(taps))}, {x}, out);
+  }
   return add("average pool", AveragePool{window}, {x}, out);
 }
 
@@ -164,6 +193,31 @@ compute::TensorId GraphBuilder::max_pool(compute::TensorId x, const PoolOptions&
 }
 compute::TensorId GraphBuilder::average_pool(compute::TensorId x, const PoolOptions& o) {
   return pool(x, o, false);
+}
+
+compute::TensorId GraphBuilder::reflect_pad(compute::TensorId x, int border) {
+  const compute::Shape& in = shape(x);
+  if (border >= std::min(in.height, in.width))
+    throw Error(
+        Exit::usage, "reflect_pad",
+        fmt::format("a border of {} pixels is not narrower than its {} input", border, text(in)));
+  return add("reflect pad", ReflectPad{border}, {x},
+             {1, in.height + 2 * border, in.width + 2 * border, in.channels});
+}
+
+compute::TensorId GraphBuilder::blur_pool(compute::TensorId x, int size, int stride) {
+  std::vector<double> line{1};
+  while (static_cast<int>(line.size()) < size) {
+    line.push_back(0);
+    for (std::size_t i = line.size(); i-- > 1;) line[i] = (line[i] + line[i - 1]) / 2;
+    line[0] /= 2;
+  }
+  Filter filter{{size, size, stride, stride}};
+  for (const double row : line)
+    for (const double column : line) filter.taps.push_back(static_cast<float>(row * column));
+  x = reflect_pad(x, size / 2);
+  return add("blur pool", filter, {x},
+             after("blur pool", shape(x), filter.window, shape(x).channels));
 }
 
 compute::TensorId GraphBuilder::global_pool(compute::TensorId x) {
@@ -176,9 +230,10 @@ compute::TensorId GraphBuilder::lrn(compute::TensorId x, const compute::attribut
   return add("lrn", Lrn{how}, {x}, shape(x));
 }
 
-compute::TensorId GraphBuilder::dropout(compute::TensorId x, float keep) {
-  return add("dropout", DropoutLayer{{keep, static_cast<std::uint32_t>(dropouts_++)}}, {x},
-             shape(x));
+compute::TensorId GraphBuilder::dropout(compute::TensorId x, float keep, bool of_sample) {
+  const auto layer = static_cast<std::uint32_t>(dropouts_++);
+  return add(of_sample ? "stochastic depth" : "dropout", DropoutLayer{{keep, layer, of_sample}},
+             {x}, shape(x));
 }
 
 void GraphBuilder::loss(compute::TensorId logits, Loss how) {

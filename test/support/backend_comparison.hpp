@@ -106,6 +106,7 @@ class BackendComparison {
 
     own_convolutions = std::ranges::count(onednn.implementations(), "winograd");
     own_gradients = std::ranges::count(onednn.implementations(), "amx");
+    implementations = onednn.implementations();
     const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
     for (const compute::Step& step : schedule_.steps) compute::reference::run_step(step, state);
 
@@ -131,6 +132,8 @@ class BackendComparison {
 
   /// Convolutions that were not oneDNN's, once checked.
   std::ptrdiff_t own_convolutions = 0, own_gradients = 0;  // Winograd's, and those by AMX
+  /// The kernels' names, oneDNN's and ours.
+  std::vector<std::string> implementations;
   double gradient_error = 0;
   /// What oneDNN made: tensors, then the gradients and the batch statistics.
   std::vector<std::vector<float>> results;

@@ -40,10 +40,11 @@ inline compute::Shape after(const compute::Window& w, const compute::Shape& x, i
 }
 
 /// A convolution, forward and both gradients. Its parameters begin at `offset`, which may be odd.
-inline StepCase convolution_case(const compute::Window& window, const compute::Shape& x, int out,
-                                 std::size_t offset, bool bias, compute::Activation then) {
+inline StepCase convolution_case(const compute::ConvolutionShape& window, const compute::Shape& x,
+                                 int out, std::size_t offset, bool bias, compute::Activation then) {
   const compute::Shape y = after(window, x, out);
-  const std::size_t weights = std::size_t(out) * window.height * window.width * x.channels;
+  const std::size_t weights =
+      std::size_t(out) * window.height * window.width * x.channels / window.groups;
   const compute::ParameterRange w{offset, weights};
   std::optional<compute::ParameterRange> b;
   if (bias) b = {offset + weights, std::size_t(out)};
@@ -78,6 +79,27 @@ inline StepCase pointwise_case(const compute::Shape& s, compute::Activation f) {
           2,
           {compute::Pointwise{f, 0, 2}, compute::PointwiseBackward{f, saved, 1, 3},
            compute::Add{0, 1, 4}, compute::Add{0, 1, 5, f}}};
+}
+
+/// A factor for each channel of an image, and both gradients.
+inline StepCase scale_case(const compute::Shape& x) {
+  const compute::Shape s{x.batch, 1, 1, x.channels};
+  return {{x, s, x, x, x, s, s, x},
+          3,
+          {compute::ScaleForward{0, 1, 3}, compute::ScaleBackward{0, 1, 2, 4, 5},
+           compute::ScaleBackward{0, 1, 2, compute::no_tensor, 6},
+           compute::ScaleBackward{0, 1, 2, 7, compute::no_tensor}}};
+}
+
+/// Its parameters begin at an odd place.
+inline StepCase layer_norm_case(const compute::Shape& s, float epsilon) {
+  const std::size_t c = s.channels;
+  const compute::ParameterRange gamma{1, c}, beta{1 + c, c};
+  return {{s, s, s, s},
+          2,
+          {compute::LayerNormForward{0, 2, gamma, beta, epsilon},
+           compute::LayerNormBackward{0, 1, 3, gamma, beta, epsilon}},
+          1 + 2 * c};
 }
 
 struct BatchNormForm {
@@ -262,6 +284,26 @@ inline StepCase pool_case(const compute::Window& window, const compute::Shape& x
           2,
           {compute::MaxPoolForward{window, 0, 2}, compute::MaxPoolBackward{window, 0, 2, 1, 3},
            compute::AveragePoolForward{window, 0, 4}, compute::AveragePoolBackward{window, 1, 5}}};
+}
+
+/// A filter of ever other numbers, the same for all channels.
+inline StepCase filter_case(const compute::Window& window, const compute::Shape& x) {
+  const compute::Shape y = after(window, x, x.channels);
+  std::vector<float> taps;
+  for (int i = 0; i < window.height * window.width; ++i) taps.push_back(0.3f - 0.1f * float(i));
+  return {
+      {x, y, y, x},
+      2,
+      {compute::FilterForward{window, taps, 0, 2}, compute::FilterBackward{window, taps, 1, 3}}};
+}
+
+inline StepCase reflect_pad_case(const compute::Shape& x, int border) {
+  compute::Shape y = x;
+  y.height += 2 * border;
+  y.width += 2 * border;
+  return {{x, y, y, x},
+          2,
+          {compute::ReflectPadForward{0, 2, border}, compute::ReflectPadBackward{1, 3, border}}};
 }
 
 inline StepCase cross_entropy_case(int classes) {

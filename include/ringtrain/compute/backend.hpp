@@ -96,6 +96,7 @@ std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress = nullptr,
 struct HostNeeds {
   std::size_t activations = 0;
   std::size_t workspace = 0;  ///< scratch memory, weights in oneDNN's formats, what backward needs
+  std::vector<std::string> kernels = {};  ///< oneDNN's names of those that it chose, and ours
 };
 /// Plans `schedule` for this host's CPUs as make_onednn_backend()->compile() does, without taking
 /// the memory.

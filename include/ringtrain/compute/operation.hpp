@@ -77,10 +77,12 @@ struct Lrn {
 };
 
 /// y = x / keep with probability keep, else 0. Element i of a sample is kept by word i of the
-/// Philox stream (seed, dropout, layer + 256 * the sample's epoch, sample).
+/// Philox stream (seed, dropout, layer + 256 * the sample's epoch, sample). `of_sample`: word 0
+/// keeps all elements or none, which is stochastic depth (Huang et al. 2016).
 struct Dropout {
   float keep = 0.5f;
   std::uint32_t layer = 0;
+  bool of_sample = false;
 };
 
 }  // namespace attributes

@@ -10,6 +10,7 @@
 
 #include "ringtrain/compute/batch_norm_step.hpp"
 #include "ringtrain/compute/operation.hpp"
+#include "ringtrain/compute/pool_step.hpp"
 #include "ringtrain/compute/shape.hpp"
 
 namespace ringtrain::compute {
@@ -17,9 +18,10 @@ namespace ringtrain::compute {
 // Each kind of step lists its operands once, as data, for the passes: the tensors that it `reads`
 // and `writes`, in members of its own or of a part such as a prologue, and the parameters whose
 // `gradients` it writes. A kind may have any number of each.
-// Weights: convolution out x kernel height x kernel width x in; matrix product out x features,
-// where features are in the order height, width, channels. Gradients are overwritten, never added
-// to. Where a step writes the gradient of a parameter it does so at the same range.
+// Weights: convolution out x kernel height x kernel width x in, with the channels of one group;
+// matrix product out x features, where features are in the order height, width, channels. Gradients
+// are overwritten, never added to. Where a step writes the gradient of a parameter it does so at
+// the same range.
 
 /// How images become numbers.
 enum class Normalisation { standardise_image, mean_deviation };
@@ -137,6 +139,22 @@ struct Add {
   static constexpr auto writes = std::tuple(&Add::y);
 };
 
+/// y = x * s: each channel of an image times its own factor, s being of one pixel.
+struct ScaleForward {
+  TensorId x, s, y;
+  static constexpr const char* name = "ScaleForward";
+  static constexpr auto reads = std::tuple(&ScaleForward::x, &ScaleForward::s);
+  static constexpr auto writes = std::tuple(&ScaleForward::y);
+};
+/// dx = dy * s, and ds = the sum over an image's pixels of dy * x. Either may be no_tensor.
+struct ScaleBackward {
+  TensorId x, s, dy, dx, ds;
+  static constexpr const char* name = "ScaleBackward";
+  static constexpr auto reads =
+      std::tuple(&ScaleBackward::x, &ScaleBackward::s, &ScaleBackward::dy);
+  static constexpr auto writes = std::tuple(&ScaleBackward::dx, &ScaleBackward::ds);
+};
+
 /// y = the inputs beside each other along channels.
 struct Concat {
   std::vector<TensorId> x;
@@ -171,48 +189,6 @@ struct ShortcutBackward {
   static constexpr auto writes = std::tuple(&ShortcutBackward::dx);
 };
 
-/// Maximum over each window; padding never wins. With a prologue, what it makes of x stands for x;
-/// it has neither residual nor y.
-struct MaxPoolForward {
-  Window window;
-  TensorId x, y;
-  std::optional<AppliedNorm> prologue = std::nullopt;
-  static constexpr const char* name = "MaxPoolForward";
-  static constexpr auto reads = std::tuple(&MaxPoolForward::x);
-  static constexpr auto writes = std::tuple(&MaxPoolForward::y);
-};
-/// dx = the gradient of the MaxPoolForward with the same x and prologue: of each window, dy + dy2?
-/// goes to the first maximum in row order. `y` is the forward result; with a prologue it is
-/// no_tensor, because the maxima are then found anew, and dx is the gradient of what the prologue
-/// makes of x. With an epilogue, dx is no_tensor: what would be written there is the epilogue's dy.
-struct MaxPoolBackward {
-  Window window;
-  TensorId x, y, dy, dx, dy2 = no_tensor;
-  std::optional<AppliedNorm> prologue = std::nullopt;
-  std::optional<BatchNormSums> epilogue = std::nullopt;
-  static constexpr const char* name = "MaxPoolBackward";
-  static constexpr auto reads =
-      std::tuple(&MaxPoolBackward::x, &MaxPoolBackward::y, &MaxPoolBackward::dy,
-                 &MaxPoolBackward::dy2, &MaxPoolBackward::epilogue);
-  static constexpr auto writes = std::tuple(&MaxPoolBackward::dx);
-};
-/// Mean over the pixels of each window that are not padding. Global pooling is a window as large as
-/// the image.
-struct AveragePoolForward {
-  Window window;
-  TensorId x, y;
-  static constexpr const char* name = "AveragePoolForward";
-  static constexpr auto reads = std::tuple(&AveragePoolForward::x);
-  static constexpr auto writes = std::tuple(&AveragePoolForward::y);
-};
-struct AveragePoolBackward {
-  Window window;
-  TensorId dy, dx;
-  static constexpr const char* name = "AveragePoolBackward";
-  static constexpr auto reads = std::tuple(&AveragePoolBackward::dy);
-  static constexpr auto writes = std::tuple(&AveragePoolBackward::dx);
-};
-
 struct LrnForward {
   attributes::Lrn how;
   TensorId x, y;
@@ -228,6 +204,36 @@ struct LrnBackward {
   static constexpr const char* name = "LrnBackward";
   static constexpr auto reads = std::tuple(&LrnBackward::x, &LrnBackward::dy);
   static constexpr auto writes = std::tuple(&LrnBackward::dx);
+};
+
+/// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, where mean and (biased) variance are
+/// those of each pixel's channels.
+struct LayerNormForward {
+  TensorId x, y;
+  ParameterRange gamma, beta;
+  float epsilon = 1e-6f;
+  static constexpr const char* name = "LayerNormForward";
+  static constexpr auto reads = std::tuple(&LayerNormForward::x);
+  static constexpr auto writes = std::tuple(&LayerNormForward::y);
+};
+/// Writes dx, dgamma and dbeta; mean and variance are made anew.
+struct LayerNormBackward {
+  TensorId x, dy, dx;
+  ParameterRange gamma, beta;
+  float epsilon = 1e-6f;
+  static constexpr const char* name = "LayerNormBackward";
+  static constexpr auto reads = std::tuple(&LayerNormBackward::x, &LayerNormBackward::dy);
+  static constexpr auto writes = std::tuple(&LayerNormBackward::dx);
+  static constexpr auto gradients = std::tuple(&LayerNormBackward::beta, &LayerNormBackward::gamma);
+};
+
+/// y = factor * x. Its gradient is the same step on dy.
+struct Multiply {
+  TensorId x, y;
+  float factor = 1;
+  static constexpr const char* name = "Multiply";
+  static constexpr auto reads = std::tuple(&Multiply::x);
+  static constexpr auto writes = std::tuple(&Multiply::y);
 };
 
 /// Its gradient is the same step on dy.
@@ -255,11 +261,13 @@ struct SoftmaxCrossEntropy {
 using Step =
     std::variant<Input, ConvolutionForward, ConvolutionInputGradient, ConvolutionWeightGradient,
                  MatrixProductForward, MatrixProductInputGradient, MatrixProductWeightGradient,
-                 Pointwise, PointwiseBackward, BatchNormForward, BatchNormBackward, Add, Concat,
-                 ChannelSlice, ShortcutForward, ShortcutBackward, MaxPoolForward, MaxPoolBackward,
-                 AveragePoolForward, AveragePoolBackward, LrnForward, LrnBackward, Dropout,
-                 SoftmaxCrossEntropy, BatchNormStatistics, BatchNormFinalize, BatchNormApply,
-                 BatchNormBackwardReduce, BatchNormBackwardApply>;
+                 Pointwise, PointwiseBackward, BatchNormForward, BatchNormBackward, Add,
+                 ScaleForward, ScaleBackward, Concat, ChannelSlice, ShortcutForward,
+                 ShortcutBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
+                 AveragePoolBackward, FilterForward, FilterBackward, ReflectPadForward,
+                 ReflectPadBackward, LrnForward, LrnBackward, LayerNormForward, LayerNormBackward,
+                 Multiply, Dropout, SoftmaxCrossEntropy, BatchNormStatistics, BatchNormFinalize,
+                 BatchNormApply, BatchNormBackwardReduce, BatchNormBackwardApply>;
 
 /// The step kind's name, such as "ConvolutionForward".
 const char* name_of(const Step& step);

@@ -7,6 +7,7 @@
 //
 // Collective: nothing. Equal inputs give equal schedules on all ranks; structure_hash() says
 // whether two graphs are equal.
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,14 +21,18 @@ namespace ringtrain::model {
 /// How a parameter's first value is drawn. Fan-in and fan-out are those of its layer.
 struct Initialiser {
   enum class Kind { constant, normal, truncated_normal, uniform };
+  constexpr Initialiser(double constant = 0) : value(constant) {}
+  constexpr Initialiser(Kind how, double of) : kind(how), value(of) {}
+  template <std::same_as<bool> Bool>
+  Initialiser(Bool) = delete;  // is no constant
   Kind kind = Kind::constant;
   /// The constant; the standard deviation of (the untruncated) normal; the bound of uniform.
   /// Truncated: redrawn beyond two deviations.
-  double value = 0;
+  double value;
 };
 
-/// One named parameter tensor. Weights of a convolution: out x kernel height x kernel width x in;
-/// of a matrix product: out x features.
+/// One named parameter tensor. Weights of a convolution: out x kernel height x kernel width x in,
+/// with the channels of one group; of a matrix product: out x features.
 struct Parameter {
   enum class Role { weight, bias, gamma, beta };
   std::string name;
@@ -117,8 +122,37 @@ struct Loss {  // logits
   bool auxiliary = false;
 };
 
+struct Scale {  // x, one factor for each channel of an image
+  static constexpr int id = 13;
+};
+struct LayerScale {  // x
+  static constexpr int id = 14;
+  ParameterId w = 0;  ///< one factor for each channel
+};
+
+struct LayerNorm {  // x
+  static constexpr int id = 15;
+  ParameterId gamma = 0, beta = 0;
+  float epsilon = 1e-6f;
+};
+struct Multiply {  // x
+  static constexpr int id = 16;
+  float factor = 1;
+};
+
+struct ReflectPad {  // x
+  static constexpr int id = 17;
+  int border = 1;
+};
+struct Filter {  // x
+  static constexpr int id = 18;
+  compute::Window window;
+  std::vector<float> taps = {};  ///< the same for all channels
+};
+
 using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm, Pointwise, Sum,
-                               Concat, Shortcut, MaxPool, AveragePool, Lrn, DropoutLayer, Loss>;
+                               Concat, Shortcut, MaxPool, AveragePool, Lrn, DropoutLayer, Scale,
+                               LayerScale, LayerNorm, Multiply, ReflectPad, Filter, Loss>;
 
 /// One operation; its inputs come from earlier nodes.
 struct Node {
@@ -159,11 +193,12 @@ class GraphBuilder {
     int channels = 0;
     int height = 1, width = 1;  ///< kernel
     int stride = 1;
+    int groups = 1;       ///< they divide the channels of x and of the result
+    bool linear = false;  ///< of one pixel: weights are out x in, as a matrix product's
     Padding padding = Padding::same;
     std::optional<int> symmetric_padding = std::nullopt;  ///< on all sides, instead of `padding`
     Initialiser initial = {};
-    bool bias = false;
-    double bias_value = 0;
+    std::optional<Initialiser> bias = std::nullopt;
     bool decay = true;
   };
   struct BatchNormOptions {
@@ -176,25 +211,36 @@ class GraphBuilder {
     int size = 2, stride = 2;
     Padding padding = Padding::valid;
     int symmetric_padding = 0;
+    bool counts_padding = false;  ///< of an average: padding is pixels of 0
   };
 
   compute::TensorId input(int height, int width, int channels, ImageInput how);
   compute::TensorId convolution(const std::string& name, compute::TensorId x,
                                 const ConvolutionOptions& options);
   compute::TensorId matrix_product(const std::string& name, compute::TensorId x, int outputs,
-                                   Initialiser weights, std::optional<double> bias, bool decay);
+                                   Initialiser weights, std::optional<Initialiser> bias,
+                                   bool decay);
   compute::TensorId batch_norm(const std::string& name, compute::TensorId x,
                                const BatchNormOptions& options);
   compute::TensorId pointwise(compute::TensorId x, compute::Activation f);
   compute::TensorId relu(compute::TensorId x) { return pointwise(x, compute::Activation::relu); }
   compute::TensorId sum(compute::TensorId a, compute::TensorId b);
+  compute::TensorId scale(compute::TensorId x, compute::TensorId factors);
+  compute::TensorId layer_scale(const std::string& name, compute::TensorId x, double initial,
+                                bool decay);
+  compute::TensorId layer_norm(const std::string& name, compute::TensorId x, float epsilon);
+  compute::TensorId multiply(compute::TensorId x, float factor);
   compute::TensorId beside(const std::vector<compute::TensorId>& inputs);
   compute::TensorId shortcut(compute::TensorId x, int stride, int channels);
   compute::TensorId max_pool(compute::TensorId x, const PoolOptions& options);
   compute::TensorId average_pool(compute::TensorId x, const PoolOptions& options);
+  /// A binomial filter over the image mirrored at its edges, so that a step leaves out no more than
+  /// what it smooths (Zhang 2019). `size` is odd.
+  compute::TensorId blur_pool(compute::TensorId x, int size, int stride);
+  compute::TensorId reflect_pad(compute::TensorId x, int border);
   compute::TensorId global_pool(compute::TensorId x);
   compute::TensorId lrn(compute::TensorId x, const compute::attributes::Lrn& how);
-  compute::TensorId dropout(compute::TensorId x, float keep);
+  compute::TensorId dropout(compute::TensorId x, float keep, bool of_sample = false);
   void loss(compute::TensorId logits, Loss how = {});
 
   const compute::Shape& shape(compute::TensorId id) const { return graph_.tensors[id]; }

@@ -46,8 +46,8 @@ auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
 // Pieces of BatchNorms are for themselves or in Winograd convolutions.
 template <class Kind>
 bool has_plan(const Kind& kind, const TensorOf& tensor, Isa isa) {
-  if constexpr (requires { kind.window.groups; })
-    if (!kind.window.is_plain()) return false;
+  if constexpr (requires { kind.window.dilation; })
+    if (kind.window.dilation != 1) return false;
   if constexpr (requires { takes_norms(kind, tensor, isa); })
     return takes_norms(kind, tensor, isa);
   else if constexpr (requires { kind.prologue; })
@@ -152,6 +152,7 @@ void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa 
   kept_ = planner.take_kept();
   for (const Buffer& buffer : kept_) needs_.workspace += buffer.view().size() * sizeof(float);
   implementations_ = planner.take_implementations();
+  needs_.kernels = implementations_;
 }
 
 void PlannedProgram::check(const Batch& batch) const {

@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "compute/onednn/convolution_operands.hpp"
 #include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/kernels/amx_weight_gradient.hpp"
+#include "compute/onednn/kernels/depthwise.hpp"
 #include "compute/onednn/phases.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/winograd/winograd.hpp"
@@ -10,62 +12,6 @@ namespace ringtrain::compute::onednn {
 namespace {
 
 using dnnl::memory;
-
-// oneDNN's kernels with channels last handle a row of pixels at a time. To a 1x1 convolution all
-// pixels of a batch are alike, and with long rows AMX is up to four times as fast. Weight gradients
-// want each row to be an image, other passes all rows to be one.
-constexpr memory::dim longest_row = 256;
-enum class RowMerging { as_they_are, in_one_image, in_images };
-
-memory::desc desc_of(const Tensor& t, RowMerging rows) {
-  const auto pixels = static_cast<memory::dim>(t.shape.batch * t.pixels());
-  memory::dim row = std::min(longest_row, pixels);
-  while (pixels % row != 0) --row;
-  if (rows == RowMerging::as_they_are || row <= t.shape.width) return desc_of(t);
-  const memory::dim channels = t.padded_channels(), count = pixels / row;
-  const bool one = rows == RowMerging::in_one_image;
-  return {one ? memory::dims{1, channels, count, row} : memory::dims{count, channels, 1, row},
-          data_type_of(t.element), memory::format_tag::nhwc};
-}
-
-// oneDNN 2.6's AMX kernel of 3x3 weight gradients writes in front of them, and wrong ones, where
-// rows of results are longer than this. Seen with steps of 1; others are not trusted either. Where
-// an image is narrower than a step, it leaves weights that no pixel meets unwritten.
-constexpr int longest_amx_row = 224;
-
-// One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
-// each step reorders from or into the flat buffer, through scratch memory that is still in cache.
-struct ConvolutionGeometry {
-  ConvolutionGeometry(const ConvolutionShape& window, const Tensor& x, const Tensor& y,
-                      RowMerging long_rows = RowMerging::in_one_image)
-      : held{y.shape.channels, x.shape.channels, window.height, window.width},
-        seen(held),
-        breaks_amx(!is_of_one_pixel(window) &&
-                   (y.shape.width > longest_amx_row || x.shape.width < window.stride_x)),
-        sliding(window_dims(window)) {
-    Tensor padded = x;
-    if (x.channels_last) {
-      seen[0] = y.padded_channels();
-      seen[1] = x.padded_channels();
-    } else if (x.block > 1) {
-      // A blocked source of less than a block has only a reference kernel. Its padding is zero, so
-      // it may as well be called channels.
-      seen[1] = padded.shape.channels = std::max(x.shape.channels, x.block);
-    }
-    const bool each = is_of_one_pixel(window) && window.stride_y == 1 && window.stride_x == 1;
-    const RowMerging rows = x.channels_last && each ? long_rows : RowMerging::as_they_are;
-    source = desc_of(padded, rows);
-    destination = desc_of(y, rows);
-    any = {seen, data_type_of(x.element), memory::format_tag::any};
-    any_gradient = {seen, memory::data_type::f32, memory::format_tag::any};
-    bias = {{seen[0]}, memory::data_type::f32, memory::format_tag::x};
-  }
-
-  memory::dims held, seen;  // of the weights: in the flat buffer, and as oneDNN sees them
-  bool breaks_amx;          // in weight gradients
-  memory::desc source, destination, any, any_gradient, bias;
-  WindowDims sliding;
-};
 
 constexpr auto direct = dnnl::algorithm::convolution_direct;
 
@@ -110,115 +56,6 @@ dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
                                         g.any_gradient, g.destination);
 }
 
-// Whether the flat buffer's filters are the convolution's, or those of its input gradient.
-enum class WeightAxes { as_they_are, turned };
-
-// A step's weights, in the format that oneDNN chose for it, in scratch memory. Where these are not
-// all of the flat buffer's, or oneDNN sees more channels than that holds, a copy with zeroes for
-// the others lies between.
-class Weights {
- public:
-  Weights(const memory::desc& chosen, const ConvolutionGeometry& g, const Taps& taps, float* flat,
-          Planner& planner, WeightAxes axes = WeightAxes::as_they_are)
-      : flat_(flat), taps_(taps), held_(g.held), seen_(g.seen), threads_(planner.threads()) {
-    const bool turned = axes == WeightAxes::turned;
-    if (turned) std::swap(held_[0], held_[1]), std::swap(seen_[0], seen_[1]);
-    memory::desc plain(seen_, memory::data_type::f32, memory::format_tag::ohwi);
-    if (turned) plain = plain.permute_axes({1, 0, 2, 3});
-    if (copied()) copy_ = planner.scratch(plain.get_size());
-    plain_ = copied() ? planner.memory(plain, copy_) : planner.memory(plain, flat);
-    chosen_ = planner.memory(chosen, planner.scratch(chosen.get_size()));
-  }
-  const memory& chosen() const { return chosen_; }
-  Action from_flat(Planner& planner) const {
-    const BoundPrimitive format = reorder(plain_, chosen_, planner);
-    if (!copied()) return [format](const Frame&) { format(); };
-    return [format, w = *this](const Frame& frame) {
-      const auto held = static_cast<std::size_t>(w.held_[1]), seen = w.seen_channels();
-      w.for_each_tap(frame, [&](const float* flat, float* copy) {
-        std::fill_n(std::copy_n(flat, held, copy), seen - held, 0.f);
-      });
-      std::fill(w.copy_.in(frame) + w.rows(w.held_) * seen,
-                w.copy_.in(frame) + w.rows(w.seen_) * seen, 0.f);
-      format();
-    };
-  }
-  Action to_flat(Planner& planner) const {
-    const BoundPrimitive format = reorder(chosen_, plain_, planner);
-    if (!copied()) return [format](const Frame&) { format(); };
-    return [format, w = *this](const Frame& frame) {
-      format();
-      w.for_each_tap(frame,
-                     [&](float* flat, const float* copy) { std::copy_n(copy, w.held_[1], flat); });
-    };
-  }
-
- private:
-  bool copied() const { return seen_ != held_ || !taps_.lie_in_order(held_[2], held_[3]); }
-  std::size_t seen_channels() const { return static_cast<std::size_t>(seen_[1]); }
-  // Taps of all filters.
-  static std::size_t rows(const memory::dims& w) {
-    return static_cast<std::size_t>(w[0] * w[2] * w[3]);
-  }
-  // Calls f(channels in the flat buffer, channels in the copy).
-  template <class F>
-  void for_each_tap(const Frame& frame, const F& f) const {
-    const memory::dim height = held_[2], width = held_[3];
-    for_each_item(threads_, static_cast<std::size_t>(held_[0]), [&](std::size_t filter) {
-      float* copy = copy_.in(frame) + filter * height * width * seen_channels();
-      float* const first = flat_ + filter * taps_.rows * taps_.columns * held_[1];
-      for (memory::dim y = 0; y < height; ++y)
-        for (memory::dim x = 0; x < width; ++x, copy += seen_channels()) {
-          const memory::dim row = taps_.first_y + y * taps_.step_y,
-                            tap = row * taps_.columns + taps_.first_x + x * taps_.step_x;
-          f(first + tap * held_[1], copy);
-        }
-    });
-  }
-  static BoundPrimitive reorder(const memory& from, const memory& to, Planner& planner) {
-    const dnnl::reorder::primitive_desc desc(from, to, attributes());
-    return planner.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-  }
-
-  float* flat_;
-  Taps taps_;
-  memory::dims held_, seen_;
-  int threads_;
-  Scratch copy_;
-  memory plain_, chosen_;
-};
-
-// A bias or its gradient, a copy of it where oneDNN sees more channels than the flat buffer holds.
-class Bias {
- public:
-  Bias(const ConvolutionGeometry& g, float* flat, Planner& planner)
-      : flat_(flat),
-        held_(static_cast<std::size_t>(g.held[0])),
-        seen_(static_cast<std::size_t>(g.seen[0])) {
-    if (flat == nullptr) return;
-    if (padded()) copy_ = planner.scratch(g.bias.get_size());
-    memory_ = padded() ? planner.memory(g.bias, copy_) : planner.memory(g.bias, flat);
-  }
-  void add_to(std::vector<std::pair<int, memory>>& arguments, int name) const {
-    if (flat_) arguments.emplace_back(name, memory_);
-  }
-  void from_flat(const Frame& frame) const {
-    if (flat_ == nullptr || !padded()) return;
-    std::fill_n(std::copy_n(flat_, held_, copy_.in(frame)), seen_ - held_, 0.f);
-  }
-  void to_flat(const Frame& frame) const {
-    if (flat_ && padded()) std::copy_n(copy_.in(frame), held_, flat_);
-  }
-
- private:
-  bool padded() const { return seen_ != held_; }
-
-  float* flat_;
-  std::size_t held_, seen_;
-  Scratch copy_;
-  memory memory_;
-};
-
 memory memory_of(const memory::desc& desc, const Operand& operand, Planner& planner) {
   return operand.scratch ? planner.memory(desc, *operand.scratch)
                          : planner.memory(desc, operand.tensor.data);
@@ -260,7 +97,8 @@ Action plan_as_forward(const Taps& taps, const ConvolutionInputGradient& step, c
 Action plan_input_gradient_of(const Taps& taps, const ConvolutionInputGradient& step,
                               const Operand& dy, const Operand& dx, Planner& planner) {
   using Primitive = dnnl::convolution_backward_data;
-  const bool dense = step.window.stride_y == 1 && step.window.stride_x == 1;
+  const bool dense =
+      step.window.stride_y == 1 && step.window.stride_x == 1 && step.window.is_plain();
   if (dense && dx.tensor.channels_last && has_amx_bf16())
     if (Action as_forward = plan_as_forward(taps, step, dy, dx, planner)) return as_forward;
   const ConvolutionGeometry g(step.window, dx.tensor, dy.tensor);
@@ -334,8 +172,10 @@ Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand
 template <>
 Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
-  const bool winograd = suits_winograd(step.window, x, y, planner.isa());
-  if (!is_relu_or_none(step.then) && (winograd || !eltwise_of(step.then))) {
+  const bool depthwise = is_depthwise(step.window, x, y),
+             winograd = suits_winograd(step.window, x, y, planner.isa());
+  if (depthwise && step.then == Activation::none) return plan_depthwise(step, x, y, planner);
+  if (depthwise || (!is_relu_or_none(step.then) && (winograd || !eltwise_of(step.then)))) {
     ConvolutionForward bare = step;
     bare.then = Activation::none;
     return then_in_place(plan(bare, planner), step.then, step.y, planner);
@@ -359,6 +199,7 @@ template <>
 Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const Tensor dy = planner.tensor(step.dy),
                dx = planner.tensor(step.epilogue ? step.epilogue->g : step.dx);
+  if (is_depthwise(step.window, dx, dy)) return plan_depthwise(step, dy, dx, planner);
   if (suits_winograd(step.window, dx, dy, planner.isa()))
     return plan_winograd(step, dy, dx, planner);
   const std::vector<Phase> phases = dense_phases(step.window, dx, dy, has_amx_bf16());
@@ -384,6 +225,7 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
 template <>
 Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy);
+  if (is_depthwise(step.window, x, dy)) return plan_depthwise(step, x, dy, planner);
   if (suits_winograd(step.window, x, dy, planner.isa())) return plan_winograd(step, x, dy, planner);
   const std::vector<Phase> phases = dense_phases(step.window, x, dy, has_amx_bf16());
   if (phases.empty()) return plan_weight_gradient(step, {x}, {dy}, planner);

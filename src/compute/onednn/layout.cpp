@@ -11,8 +11,9 @@ namespace {
 constexpr int most_image_channels = 4;
 
 bool reads_images(const Step& step) {
-  return std::holds_alternative<ConvolutionForward>(step) ||
-         std::holds_alternative<ConvolutionWeightGradient>(step);
+  const auto* forward = std::get_if<ConvolutionForward>(&step);
+  const auto* gradient = std::get_if<ConvolutionWeightGradient>(&step);
+  return (forward && forward->window.groups == 1) || (gradient && gradient->window.groups == 1);
 }
 
 }  // namespace

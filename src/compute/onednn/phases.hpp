@@ -82,9 +82,10 @@ inline std::vector<Phase> phases_of(const Window& window, const Shape& x, const 
 /// The phases that a strided convolution is taken apart into: those of 1x1 filters, and in backward
 /// steps those of others where there is AMX, whose kernels in oneDNN 2.6 are twice as slow with
 /// strides. Images of few channels are slower so.
-inline std::vector<Phase> dense_phases(const Window& window, const Tensor& x, const Tensor& y,
-                                       bool with_amx) {
-  if (!x.channels_last || (window.stride_y == 1 && window.stride_x == 1)) return {};
+inline std::vector<Phase> dense_phases(const ConvolutionShape& window, const Tensor& x,
+                                       const Tensor& y, bool with_amx) {
+  if (!x.channels_last || window.groups > 1 || (window.stride_y == 1 && window.stride_x == 1))
+    return {};
   std::vector<Phase> phases = phases_of(window, x.shape, y.shape);
   if (phases.size() > 1 && (!with_amx || x.block == 1)) return {};
   return phases;

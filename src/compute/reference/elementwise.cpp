@@ -88,6 +88,32 @@ void run(const Add& step, State& s) {
 }
 
 template <>
+void run(const ScaleForward& step, State& s) {
+  const std::size_t channels = s.shape(step.x).channels, image = s.shape(step.x).features();
+  for (std::size_t i = 0; i < s[step.y].size(); ++i)
+    s[step.y][i] = s[step.x][i] * s[step.s][i / image * channels + i % channels];
+}
+
+template <>
+void run(const ScaleBackward& step, State& s) {
+  const std::size_t channels = s.shape(step.x).channels, image = s.shape(step.x).features();
+  const std::vector<double> dy = s[step.dy];  // dx may lie over it
+  std::vector<double> ds(s[step.s].size());
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const std::size_t factor = i / image * channels + i % channels;
+    ds[factor] += dy[i] * s[step.x][i];
+    if (step.dx != no_tensor) s[step.dx][i] = dy[i] * s[step.s][factor];
+  }
+  if (step.ds != no_tensor) s[step.ds] = std::move(ds);
+}
+
+template <>
+void run(const Multiply& step, State& s) {
+  std::ranges::transform(s[step.x], s[step.y].begin(),
+                         [&](double x) { return double(step.factor) * x; });
+}
+
+template <>
 void run(const Concat& step, State& s) {
   const std::size_t total = s.shape(step.y).channels;
   std::size_t first = 0;
@@ -144,9 +170,11 @@ void run(const Dropout& step, State& s) {
   for (int n = 0; n < shape.batch; ++n) {
     const Sample& sample = s.batch->samples[n];
     Philox random(s.seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index);
+    bool kept = false;
     for (std::size_t i = 0; i < shape.features(); ++i) {
       const std::size_t at = n * shape.features() + i;
-      s[step.y][at] = random.uniform() < step.how.keep ? s[step.x][at] / step.how.keep : 0;
+      if (i == 0 || !step.how.of_sample) kept = random.uniform() < step.how.keep;
+      s[step.y][at] = kept ? s[step.x][at] / step.how.keep : 0;
     }
   }
 }

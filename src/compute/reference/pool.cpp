@@ -95,4 +95,57 @@ void run(const AveragePoolBackward& step, State& s) {
   });
 }
 
+template <>
+void run(const FilterForward& step, State& s) {
+  const Shape &xs = s.shape(step.x), &ys = s.shape(step.y);
+  auto& y = s[step.y];
+  std::ranges::fill(y, 0);
+  for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
+    for (int c = 0; c < xs.channels; ++c)
+      y[out * xs.channels + c] += s[step.x][in * xs.channels + c] * double(step.taps[tap]);
+  });
+}
+
+template <>
+void run(const FilterBackward& step, State& s) {
+  const Shape &xs = s.shape(step.dx), &ys = s.shape(step.dy);
+  auto& dx = s[step.dx];
+  std::ranges::fill(dx, 0);
+  for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
+    for (int c = 0; c < xs.channels; ++c)
+      dx[in * xs.channels + c] += s[step.dy][out * xs.channels + c] * double(step.taps[tap]);
+  });
+}
+
+namespace {
+
+// Calls f(element of the padded image, element of the image) for all of the first.
+template <class F>
+void for_each_reflected(const Shape& image, const Shape& padded, int border, F f) {
+  std::size_t to = 0;
+  for (int n = 0; n < padded.batch; ++n)
+    for (int y = 0; y < padded.height; ++y)
+      for (int x = 0; x < padded.width; ++x) {
+        const int from_y = reflected(y - border, image.height),
+                  from_x = reflected(x - border, image.width);
+        const std::size_t from = (std::size_t(n) * image.height + from_y) * image.width + from_x;
+        for (int c = 0; c < image.channels; ++c) f(to++, from * image.channels + c);
+      }
+}
+
+}  // namespace
+
+template <>
+void run(const ReflectPadForward& step, State& s) {
+  for_each_reflected(s.shape(step.x), s.shape(step.y), step.border,
+                     [&](std::size_t to, std::size_t from) { s[step.y][to] = s[step.x][from]; });
+}
+
+template <>
+void run(const ReflectPadBackward& step, State& s) {
+  std::ranges::fill(s[step.dx], 0);
+  for_each_reflected(s.shape(step.dx), s.shape(step.dy), step.border,
+                     [&](std::size_t to, std::size_t from) { s[step.dx][from] += s[step.dy][to]; });
+}
+
 }  // namespace ringtrain::compute::reference

@@ -10,6 +10,16 @@ namespace {
 // Tried in place of an unreadable sample; more in a row are no accident.
 constexpr std::uint64_t neighbours = 1000;
 
+// As Pillow's convert("L") has them.
+void to_grey(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> grey) {
+  const std::uint8_t* from = rgb.data();
+  for (std::uint8_t& v : grey) {
+    v = static_cast<std::uint8_t>(
+        (19595u * from[0] + 38470u * from[1] + 7471u * from[2] + 0x8000u) >> 16);
+    from += Image::channels;
+  }
+}
+
 void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
           BatchReport& report) {
   report.unreadable.push_back(
@@ -28,7 +38,7 @@ BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options, R
 
 void BatchFiller::shape(Batch& batch) const {
   const Extent output = options_.augmentation.output;
-  batch.resize(options_.share.count, output.height, output.width, Image::channels);
+  batch.resize(options_.share.count, output.height, output.width, options_.channels);
 }
 
 void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchReport& report) {
@@ -76,13 +86,17 @@ void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batc
 void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int place,
                          Batch& batch) {
   const Extent full = reader_->open(sample), output = options_.augmentation.output;
+  const bool grey = options_.channels == 1;
+  if (grey) colours_.resize(output.pixels() * Image::channels);
+  const std::span<std::uint8_t> rgb = grey ? std::span(colours_) : batch.image(place);
   AugmentedImage image(options_.augmentation, full, [&](const CropTransform& crop) {
     const PixelView pixels = reader_->pixels(request_for(crop, full, output));
-    renderer_.run(pixels, crop, output, batch.image(place).data());
-    return batch.image(place);
+    renderer_.run(pixels, crop, output, rgb.data());
+    return rgb;
   });
   if (random) augment(image, *random);
   image.pixels();
+  if (grey) to_grey(rgb, batch.image(place));
   batch.samples[place].jitter = image.jitter;
 }
 

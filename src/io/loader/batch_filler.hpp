@@ -49,6 +49,7 @@ class BatchFiller {
   const Sampler sampler_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;
+  std::vector<std::uint8_t> colours_;  // of an image that the batch has in grey levels
 };
 
 }  // namespace ringtrain::io

@@ -14,8 +14,11 @@ namespace {
 constexpr std::size_t one = 1, two = 2, many = 1000;
 constexpr double large = 1e6;
 
+// What torch calls a layer's fans: values that a result is made of, and results of a channel of x.
+// Of a convolution in groups torch does not divide the second.
 struct Fans {
   double in, out;
+  int groups = 1;
 };
 
 // Also the weights' number: a product that no integer holds must not wrap around.
@@ -30,20 +33,30 @@ Initialiser read_initialiser(const std::string& text, const Fans& fans) {
   using enum Initialiser::Kind;
   if (text == "he_fan_in") return {normal, std::sqrt(2.0 / fans.in)};
   if (text == "he_fan_out") return {normal, std::sqrt(2.0 / fans.out)};
+  if (text == "he_group_fan_out") return {normal, std::sqrt(2.0 * fans.groups / fans.out)};
   if (text == "uniform_fan_in") return {uniform, 1 / std::sqrt(fans.in)};
+  if (text == "uniform_fan_out") return {uniform, 1 / std::sqrt(fans.out)};
   const std::vector<std::string> parts = split(text, ':');
   const auto value = [&] { return number_or_quotient(parts[1], 0, large); };
   if (parts.size() == 2 && parts[0] == "normal") return {normal, value()};
   if (parts.size() == 2 && parts[0] == "truncated_normal") return {truncated_normal, value()};
   if (parts.size() == 2 && parts[0] == "uniform") return {uniform, value()};
   throw BadValue(
-      "must be he_fan_in, he_fan_out, uniform_fan_in, normal:DEVIATION, "
-      "truncated_normal:DEVIATION or uniform:BOUND");
+      "must be he_fan_in, he_fan_out, he_group_fan_out, uniform_fan_in, uniform_fan_out, "
+      "normal:DEVIATION, truncated_normal:DEVIATION or uniform:BOUND");
 }
 
 Initialiser initialiser(const Values& values, const std::string& usual, const Fans& fans) {
   return values.read("init", usual,
                      [&](const std::string& text) { return read_initialiser(text, fans); });
+}
+
+// A first value, `none`, or torch's: uniform_fan_in.
+std::optional<Initialiser> initial_bias(const Values& values, std::optional<double> usual,
+                                        const Fans& fans) {
+  if (values.has("bias") && values.text("bias", "") == "uniform_fan_in")
+    return read_initialiser("uniform_fan_in", fans);
+  return values.number_or_none("bias", -large, large, usual);
 }
 
 // same, valid, or so many pixels on each side, at most `most`.
@@ -61,14 +74,25 @@ compute::TensorId convolution(const LayerLine& line) {
   o.height = height;
   o.width = width;
   o.stride = line.values.whole("stride", 1, largest_window, 1);
+  o.groups = line.values.whole("groups", 1, most_channels, 1);
   read_padding(line.values, Padding::same, std::min(height, width) - 1, o);
   const double pixels = double(height) * width;
-  const Fans fans{pixels * line.shape().channels, pixels * o.channels};
+  const Fans fans{pixels * line.shape().channels / o.groups, pixels * o.channels, o.groups};
   check_weights(fans, fans.in * o.channels);
   o.initial = initialiser(line.values, "he_fan_out", fans);
-  const auto bias = line.values.number_or_none("bias", -large, large, std::nullopt);
-  o.bias = bias.has_value();
-  o.bias_value = bias.value_or(0);
+  o.bias = initial_bias(line.values, std::nullopt, fans);
+  o.decay = line.values.yes("decay", true);
+  return line.graph.convolution(line.name, line.x(), o);
+}
+
+compute::TensorId linear(const LayerLine& line) {
+  GraphBuilder::ConvolutionOptions o;
+  o.linear = true;
+  o.channels = line.values.whole("channels", 1, most_channels);
+  const Fans fans{double(line.shape().channels), double(o.channels)};
+  check_weights(fans, fans.in * fans.out);
+  o.initial = initialiser(line.values, "uniform_fan_in", fans);
+  o.bias = initial_bias(line.values, 0, fans);
   o.decay = line.values.yes("decay", true);
   return line.graph.convolution(line.name, line.x(), o);
 }
@@ -79,7 +103,7 @@ compute::TensorId matrix_product(const LayerLine& line) {
   check_weights(fans, fans.in * fans.out);
   return line.graph.matrix_product(
       line.name, line.x(), outputs, initialiser(line.values, "uniform_fan_in", fans),
-      line.values.number_or_none("bias", -large, large, 0), line.values.yes("decay", true));
+      initial_bias(line.values, 0, fans), line.values.yes("decay", true));
 }
 
 compute::TensorId batch_norm(const LayerLine& line) {
@@ -99,6 +123,25 @@ compute::TensorId pointwise(const LayerLine& line) {
 
 compute::TensorId sum(const LayerLine& line) {
   return line.graph.sum(line.inputs[0], line.inputs[1]);
+}
+
+compute::TensorId scale(const LayerLine& line) {
+  return line.graph.scale(line.inputs[0], line.inputs[1]);
+}
+
+compute::TensorId layer_scale(const LayerLine& line) {
+  return line.graph.layer_scale(line.name, line.x(),
+                                line.values.number("init", -large, large, 1e-6),
+                                line.values.yes("decay", true));
+}
+
+compute::TensorId layer_norm(const LayerLine& line) {
+  return line.graph.layer_norm(line.name, line.x(),
+                               float(line.values.number("epsilon", 1e-12, 1, 1e-6)));
+}
+
+compute::TensorId multiply(const LayerLine& line) {
+  return line.graph.multiply(line.x(), float(line.values.number("factor", -large, large, 1)));
 }
 
 compute::TensorId concat(const LayerLine& line) {
@@ -127,7 +170,17 @@ compute::TensorId max_pool(const LayerLine& line) {
   return line.graph.max_pool(line.x(), pool_options(line.values));
 }
 compute::TensorId average_pool(const LayerLine& line) {
-  return line.graph.average_pool(line.x(), pool_options(line.values));
+  GraphBuilder::PoolOptions o = pool_options(line.values);
+  o.counts_padding = line.values.yes("count-padding", false);
+  return line.graph.average_pool(line.x(), o);
+}
+compute::TensorId blur_pool(const LayerLine& line) {
+  const int size = line.values.whole("size", 1, 31, 3);
+  if (size % 2 == 0) throw Error(Exit::usage, "size", "of a blur_pool is odd");
+  return line.graph.blur_pool(line.x(), size, line.values.whole("stride", 1, largest_window, 2));
+}
+compute::TensorId reflect_pad(const LayerLine& line) {
+  return line.graph.reflect_pad(line.x(), line.values.whole("border", 1, largest_window));
 }
 compute::TensorId global_pool(const LayerLine& line) { return line.graph.global_pool(line.x()); }
 
@@ -144,6 +197,10 @@ compute::TensorId dropout(const LayerLine& line) {
   return line.graph.dropout(line.x(), float(line.values.number("keep", 0.001, 1, 0.5)));
 }
 
+compute::TensorId stochastic_depth(const LayerLine& line) {
+  return line.graph.dropout(line.x(), float(line.values.number("keep", 0.001, 1, 0.8)), true);
+}
+
 compute::TensorId loss(const LayerLine& line) {
   const compute::Shape& logits = line.shape();
   if (logits != compute::Shape{1, 1, 1, line.classes})
@@ -157,17 +214,26 @@ compute::TensorId loss(const LayerLine& line) {
 }
 
 constexpr OperationEntry own_entries[] = {
-    {"convolution", one, one, true, "channels kernel stride padding init bias decay", convolution},
+    {"convolution", one, one, true, "channels kernel stride groups padding init bias decay",
+     convolution},
+    {"linear", one, one, true, "channels init bias decay", linear},
     {"matrix_product", one, one, true, "outputs init bias decay", matrix_product},
     {"batch_norm", one, one, true, "gamma epsilon momentum variance", batch_norm},
     {"sum", two, two, false, "", sum},
+    {"scale", two, two, false, "", scale},
+    {"layer_scale", one, one, true, "init decay", layer_scale},
+    {"layer_norm", one, one, true, "epsilon", layer_norm},
+    {"multiply", one, one, false, "factor", multiply},
     {"concat", two, many, false, "", concat},
     {"shortcut", one, one, false, "stride channels", shortcut},
     {"max_pool", one, one, false, "size stride padding", max_pool},
-    {"average_pool", one, one, false, "size stride padding", average_pool},
+    {"average_pool", one, one, false, "size stride padding count-padding", average_pool},
+    {"blur_pool", one, one, false, "size stride", blur_pool},
+    {"reflect_pad", one, one, false, "border", reflect_pad},
     {"global_pool", one, one, false, "", global_pool},
     {"lrn", one, one, false, "radius bias alpha beta", lrn},
     {"dropout", one, one, false, "keep", dropout},
+    {"stochastic_depth", one, one, false, "keep", stochastic_depth},
     {"loss", one, one, false, "weight auxiliary", loss},
 };
 
@@ -202,6 +268,7 @@ std::vector<std::string> operation_words() {
 
 compute::TensorId add_input(GraphBuilder& graph, const Values& values) {
   const auto [height, width] = values.extent("size", largest_image);
+  const int channels = values.whole("channels", 1, 4, 3);
   ImageInput image;
   image.clip = values.yes("clip", false);
   if (values.yes("standardise", false)) {
@@ -211,10 +278,11 @@ compute::TensorId add_input(GraphBuilder& graph, const Values& values) {
       throw Error(Exit::usage, "clip=yes", "needs mean and deviation; leave standardise out");
     image.normalisation = compute::Normalisation::standardise_image;
   } else {
-    image.mean = floats(values.numbers("mean", ',', -large, large, {0.5, 0.5, 0.5}));
-    image.deviation = floats(values.numbers("deviation", ',', 1e-6, large, {0.25, 0.25, 0.25}));
+    const auto usual = [&](double v) { return std::vector<double>(channels, v); };
+    image.mean = floats(values.numbers("mean", ',', -large, large, usual(0.5)));
+    image.deviation = floats(values.numbers("deviation", ',', 1e-6, large, usual(0.25)));
   }
-  return graph.input(height, width, 3, image);
+  return graph.input(height, width, channels, image);
 }
 
 }  // namespace ringtrain::model

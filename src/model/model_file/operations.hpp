@@ -44,6 +44,6 @@ std::vector<std::string> operation_words();
 
 /// Adds the image that the line `input` describes. Throws Error (usage).
 compute::TensorId add_input(GraphBuilder& graph, const Values& values);
-inline constexpr std::string_view input_options = "size standardise mean deviation clip";
+inline constexpr std::string_view input_options = "size channels standardise mean deviation clip";
 
 }  // namespace ringtrain::model

@@ -1,3 +1,4 @@
+#include <utility>
 #include <variant>
 
 #include "model/passes/uses.hpp"
@@ -27,6 +28,7 @@ class Differentiation {
     if (std::holds_alternative<compute::Input>(step)) return;
     const bool trains = std::holds_alternative<compute::ConvolutionForward>(step) ||
                         std::holds_alternative<compute::MatrixProductForward>(step) ||
+                        std::holds_alternative<compute::LayerNormForward>(step) ||
                         std::holds_alternative<compute::BatchNormForward>(step);
     bool wanted = trains;
     compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
@@ -132,6 +134,16 @@ class Differentiation {
     if (wanted_[s.a]) contribute(s.a, dy);
     if (wanted_[s.b]) contribute(s.b, dy);
   }
+  void differentiate(const compute::ScaleForward& s) {
+    const auto result = [&](compute::TensorId id) {
+      return wanted_[id] ? like(id) : compute::no_tensor;
+    };
+    const compute::TensorId dx = result(s.x), ds = result(s.s);
+    if (dx == compute::no_tensor && ds == compute::no_tensor) return;
+    push(compute::ScaleBackward{s.x, s.s, gradient_[s.y], dx, ds});
+    if (dx != compute::no_tensor) contribute(s.x, dx);
+    if (ds != compute::no_tensor) contribute(s.s, ds);
+  }
   void differentiate(const compute::Concat& s) {
     int first = 0;
     for (const compute::TensorId x : s.x) {
@@ -153,14 +165,30 @@ class Differentiation {
   void differentiate(const compute::AveragePoolForward& s) {
     backward_to(s.x, compute::AveragePoolBackward{s.window, gradient_[s.y], compute::no_tensor});
   }
+  void differentiate(const compute::FilterForward& s) {
+    backward_to(s.x, compute::FilterBackward{s.window, s.taps, gradient_[s.y], compute::no_tensor});
+  }
+  void differentiate(const compute::ReflectPadForward& s) {
+    backward_to(s.x, compute::ReflectPadBackward{gradient_[s.y], compute::no_tensor, s.border});
+  }
   void differentiate(const compute::LrnForward& s) {
     backward_to(s.x, compute::LrnBackward{s.how, s.x, gradient_[s.y], compute::no_tensor});
   }
-  void differentiate(const compute::Dropout& s) {
-    if (!wanted_[s.x]) return;
+  void differentiate(const compute::LayerNormForward& s) {
     const compute::TensorId dx = like(s.x);
-    push(compute::Dropout{s.how, gradient_[s.y], dx});
+    push(compute::LayerNormBackward{s.x, gradient_[s.y], dx, s.gamma, s.beta, s.epsilon});
     contribute(s.x, dx);
+  }
+  // Steps that are their own derivative.
+  void differentiate(const compute::Multiply& s) { again(s); }
+  void differentiate(const compute::Dropout& s) { again(s); }
+  template <class Kind>
+  void again(Kind s) {
+    if (!wanted_[s.x]) return;
+    const compute::TensorId x = std::exchange(s.x, gradient_[s.y]);
+    s.y = like(x);
+    push(s);
+    contribute(x, s.y);
   }
   template <class Backward>
   void differentiate(const Backward&) {

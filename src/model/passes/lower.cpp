@@ -86,6 +86,20 @@ class Lowering {
     push(compute::Pointwise{o.f, n.inputs[0], n.output});
   }
   void lower(const Node& n, const Sum&) { push(compute::Add{n.inputs[0], n.inputs[1], n.output}); }
+  void lower(const Node& n, const Scale&) {
+    push(compute::ScaleForward{n.inputs[0], n.inputs[1], n.output});
+  }
+  void lower(const Node& n, const LayerScale& o) {  // a depthwise convolution of one pixel
+    const compute::ConvolutionShape window({}, schedule_.tensors[n.output].channels);
+    push(compute::ConvolutionForward{window, n.inputs[0], n.output, parameters_[o.w]});
+  }
+  void lower(const Node& n, const LayerNorm& o) {
+    push(compute::LayerNormForward{n.inputs[0], n.output, parameters_[o.gamma], parameters_[o.beta],
+                                   o.epsilon});
+  }
+  void lower(const Node& n, const Multiply& o) {
+    push(compute::Multiply{n.inputs[0], n.output, o.factor});
+  }
   void lower(const Node& n, const Concat&) { push(compute::Concat{n.inputs, n.output}); }
   void lower(const Node& n, const Shortcut& o) {
     push(compute::ShortcutForward{n.inputs[0], n.output, o.stride});
@@ -95,6 +109,12 @@ class Lowering {
   }
   void lower(const Node& n, const AveragePool& o) {
     push(compute::AveragePoolForward{o.window, n.inputs[0], n.output});
+  }
+  void lower(const Node& n, const Filter& o) {
+    push(compute::FilterForward{o.window, o.taps, n.inputs[0], n.output});
+  }
+  void lower(const Node& n, const ReflectPad& o) {
+    push(compute::ReflectPadForward{n.inputs[0], n.output, o.border});
   }
   void lower(const Node& n, const Lrn& o) {
     push(compute::LrnForward{o.how, n.inputs[0], n.output});

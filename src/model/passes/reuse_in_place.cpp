@@ -15,6 +15,9 @@ struct Through {
 Through through(const compute::Step& step) {
   if (const auto* s = std::get_if<compute::PointwiseBackward>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<compute::LrnBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<compute::ScaleBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<compute::LayerNormBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<compute::Multiply>(&step)) return {s->x, s->y};
   if (const auto* s = std::get_if<compute::Dropout>(&step)) return {s->x, s->y};
   if (const auto* s = std::get_if<compute::Add>(&step)) return {s->a, s->y};
   if (const auto* s = std::get_if<compute::BatchNormBackwardReduce>(&step))

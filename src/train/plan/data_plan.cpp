@@ -159,12 +159,13 @@ std::string input_text(const RunPlan& plan) {
   const io::Extent size = seen.output, cover = seen.cover == io::Extent{} ? size : seen.cover;
   const bool whole = image.normalisation == compute::Normalisation::standardise_image;
   return fmt::format(
-      R"({{"size":[{},{}],{},"interpolation":"{}","antialias":true,"channels":"RGB",{}}})",
+      R"({{"size":[{},{}],{},"interpolation":"{}","antialias":true,"channels":"{}",{}}})",
       size.height, size.width,
       seen.shorter_side > 0       ? fmt::format(R"("resize":{})", seen.shorter_side)
       : seen.central_fraction > 0 ? fmt::format(R"("central_fraction":{})", seen.central_fraction)
                                   : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
       seen.interpolation == io::Interpolation::bicubic ? "bicubic" : "bilinear",
+      plan.model.input.channels == 1 ? "L" : "RGB",
       whole ? R"("standardise":true)"
             : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
                           fmt::join(image.deviation, ",")));

@@ -235,6 +235,7 @@ io::LoaderOptions RunPlan::loader(io::Split split) const {
   o.share = share;
   o.threads = data_threads;
   o.augmentation = split == io::Split::training ? augmentation : evaluated;
+  o.channels = model.input.channels;
   return o;
 }
 
@@ -286,6 +287,19 @@ void check_sharding(const config::Options& o) {
 
 }  // namespace
 
+namespace {
+
+void check_channels(const model::Model& model) {
+  const int channels = model.input.channels;
+  if (channels != 1 && channels != 3)
+    throw Error(Exit::usage, "model " + model.name,
+                fmt::format("its image has {} channels; data sets have images of 3, or of 1 as "
+                            "grey levels",
+                            channels));
+}
+
+}  // namespace
+
 RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ranks,
                       const Tell& tell, WorkProgress* progress,
                       const std::optional<SavedNetwork>& saved) {
@@ -308,6 +322,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   complete(plan.options, plan.model);
   check_sharding(plan.options);
   check_classes(plan);
+  check_channels(plan.model);
   share_work(plan, rank, tell);
   set_length(plan);
 

@@ -129,6 +129,16 @@ TEST_CASE("gradient: pools, with padding and windows that overlap") {
   check_pair(s, AveragePoolForward{window, x, y}, AveragePoolBackward{window, dy, dx});
 }
 
+TEST_CASE("gradient: a filter that is the same for all channels, and a mirrored border") {
+  const Window window{3, 2, 2, 1, 1, 0, 1, 1};
+  const std::vector<float> taps{1, 2, 3, 4, 5, -6};
+
+  check_pair(pair_state({2, 5, 6, 3}, {2, 3, 6, 3}), FilterForward{window, taps, x, y},
+             FilterBackward{window, taps, dy, dx});
+  check_pair(pair_state({2, 3, 4, 2}, {2, 7, 8, 2}), ReflectPadForward{x, y, 2},
+             ReflectPadBackward{dy, dx, 2});
+}
+
 TEST_CASE("gradient: LRN, windows cut at both ends") {
   const int radius = GENERATE(1, 4, 9);
   const attributes::Lrn how{.radius = radius, .alpha = 0.3f};
@@ -141,6 +151,54 @@ TEST_CASE("gradient: LRN, windows cut at both ends") {
 TEST_CASE("gradient: shortcut that drops pixels and adds channels") {
   check_pair(pair_state({2, 5, 4, 3}, {2, 3, 2, 6}), ShortcutForward{x, y},
              ShortcutBackward{dy, dx});
+}
+
+TEST_CASE("gradient: a factor for each channel, by the image and by the factors") {
+  Schedule schedule;
+  const Shape image{2, 3, 2, 5}, factors{2, 1, 1, 5};
+  schedule.tensors = {image, image, image, image, factors, factors};
+  State s(schedule, 1);
+  for (const TensorId id : {0, 2, 4}) fill_normal(s[id], 1 + id);
+  const auto run_forward = [&] { run(ScaleForward{x, 4, y}, s); };
+
+  run_forward();
+  run(ScaleBackward{x, 4, dy, dx, 5}, s);
+
+  const std::vector<double> r = s[dy];
+  check_derivative(s, y, r, s[x], std::vector<double>(s[dx]), run_forward);
+  check_derivative(s, y, r, s[4], std::vector<double>(s[5]), run_forward);
+}
+
+TEST_CASE("gradient: LayerNorm over the channels of each pixel") {
+  const ParameterRange gamma{0, 5}, beta{5, 5};
+
+  check_pair(pair_state({2, 2, 3, 5}, {2, 2, 3, 5}, 10), LayerNormForward{x, y, gamma, beta, 0.1f},
+             LayerNormBackward{x, dy, dx, gamma, beta, 0.1f});
+}
+
+TEST_CASE("gradient: multiplication by a number") {
+  check_pair(pair_state({2, 2, 3, 5}, {2, 2, 3, 5}), Multiply{x, y, -0.7f},
+             Multiply{dy, dx, -0.7f});
+}
+
+TEST_CASE("gradient: stochastic depth keeps whole samples, the same in both directions") {
+  State s = pair_state({40, 2, 2, 3}, {40, 2, 2, 3});
+  Batch batch;
+  for (std::uint32_t n = 0; n < 40; ++n) batch.samples.push_back({100 + n, n % 3});
+  s.batch = &batch;
+  const attributes::Dropout how{0.6f, 3, true};
+
+  run(Dropout{how, x, y}, s);
+  int kept = 0;
+  for (int n = 0; n < 40; ++n) {
+    const auto zeros = std::count(s[y].begin() + n * 12, s[y].begin() + (n + 1) * 12, 0.0);
+    CHECK((zeros == 0 || zeros == 12));
+    kept += zeros == 0;
+  }
+  CHECK(kept > 10);
+  CHECK(kept < 35);
+
+  check_pair(std::move(s), Dropout{how, x, y}, Dropout{how, dy, dx});
 }
 
 TEST_CASE("gradient: dropout is its own derivative, with the same mask") {

@@ -131,8 +131,8 @@ TEST_CASE("onednn: threads that share a round of tiles agree with the reference"
 
 TEST_CASE("onednn: convolutions of tiny images agree with the reference", "[onednn]") {
   const int edge = GENERATE(1, 2, 5);
-  BackendComparison comparison(convolution_case({3, 3, 1, 1, 1, 1, 1, 1}, {40, edge, edge, 32}, 32,
-                                                0, true, Activation::relu));
+  BackendComparison comparison(convolution_case(
+      Window{3, 3, 1, 1, 1, 1, 1, 1}, {40, edge, edge, 32}, 32, 0, true, Activation::relu));
   comparison.check();
   CHECK(comparison.own_convolutions == 0);  // most of a tile would lie in the padding
 }
@@ -447,6 +447,15 @@ TEST_CASE("onednn: pools agree with the reference, with ties and padding on one 
   comparison.check();
 }
 
+TEST_CASE("onednn: filters and mirrored borders agree with the reference", "[onednn]") {
+  const int channels = sizes_of_channels(), batch = sizes_of_batch();
+  const Window window = GENERATE(Window{3, 3, 2, 2}, Window{5, 3, 1, 2, 2, 1, 2, 0});
+  CAPTURE(channels, batch, window.height);
+
+  BackendComparison(filter_case(window, {batch, 9, 11, channels})).check();
+  BackendComparison(reflect_pad_case({batch, 4, 5, channels}, 3)).check();
+}
+
 TEST_CASE("onednn: what is no number wins a max pool, and -inf alone does not", "[onednn]") {
   if (onednn::effective_isa() != onednn::Isa::avx512)
     return;  // oneDNN's pools have rules of theirs
@@ -480,6 +489,35 @@ TEST_CASE("onednn: LRN's power holds for sums from tiny to huge", "[onednn]") {
   comparison.map_inputs([](float v) { return std::pow(10.f, 5 * v); });
 
   comparison.check();
+}
+
+TEST_CASE("onednn: a factor for each channel agrees with the reference", "[onednn]") {
+  const int channels = sizes_of_channels(), batch = sizes_of_batch(), side = GENERATE(1, 2, 7);
+  CAPTURE(channels, batch, side);
+
+  BackendComparison(scale_case({batch, side, 5, channels})).check();
+}
+
+TEST_CASE("onednn: LayerNorm agrees with the reference, far from zero, too", "[onednn]") {
+  const int channels = GENERATE(2, 3, 8, 17, 96), batch = sizes_of_batch(), side = GENERATE(1, 5);
+  const bool far = GENERATE(false, true);
+  CAPTURE(channels, batch, side, far);
+  BackendComparison comparison(layer_norm_case({batch, side, 3, channels}, 0.01f));
+  if (far) comparison.map_inputs([](float v) { return 30 + v; });
+
+  comparison.check(far ? 1e-3 : 1e-5);
+}
+
+TEST_CASE("onednn: multiplication by a number agrees with the reference", "[onednn]") {
+  const Shape s{2, 3, 5, sizes_of_channels()};
+  BackendComparison({s, s}, 1, {Multiply{0, 1, 0.125f}}).check();
+}
+
+TEST_CASE("onednn: stochastic depth keeps the same samples as the reference", "[onednn]") {
+  const Shape s{3, 2, 3, sizes_of_channels()};
+  const float keep = GENERATE(0.3f, 0.6f);
+
+  BackendComparison({s, s}, 1, {Dropout{{keep, 2, true}, 0, 1}}).check();
 }
 
 TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]") {

@@ -107,6 +107,14 @@ TEST_CASE("reference: logits that are no numbers are never right") {
   CHECK(s.result.top5 == 0);
 }
 
+TEST_CASE("reference: a border mirrors the image without its edge, by hand") {
+  CHECK(reflected(-1, 3) == 1);
+  CHECK(reflected(-2, 3) == 2);
+  CHECK(reflected(1, 3) == 1);
+  CHECK(reflected(3, 3) == 1);
+  CHECK(reflected(4, 3) == 0);
+}
+
 TEST_CASE("reference: a convolution in two groups with dilation 2, by hand") {
   State s = blank_state({{1, 1, 5, 2}, {1, 1, 3, 2}}, 4);
   s[0] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50};

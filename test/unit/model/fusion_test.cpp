@@ -176,9 +176,12 @@ struct UnitBuilder {
 
   compute::TensorId convolution(compute::TensorId x, int channels, int size = 1, int stride = 1,
                                 bool bias = false) {
-    return g.convolution(
-        "conv" + std::to_string(++layers), x,
-        {.channels = channels, .height = size, .width = size, .stride = stride, .bias = bias});
+    return g.convolution("conv" + std::to_string(++layers), x,
+                         {.channels = channels,
+                          .height = size,
+                          .width = size,
+                          .stride = stride,
+                          .bias = bias ? std::optional<Initialiser>(0.0) : std::nullopt});
   }
   compute::TensorId norm(compute::TensorId x, bool gamma = true) {
     ++layers;

@@ -25,9 +25,12 @@ struct BranchBuilder {
 
   compute::TensorId convolution(compute::TensorId x, int channels, int stride = 1,
                                 bool bias = false, int size = 1) {
-    return g.convolution(
-        "conv" + std::to_string(++layers), x,
-        {.channels = channels, .height = size, .width = size, .stride = stride, .bias = bias});
+    return g.convolution("conv" + std::to_string(++layers), x,
+                         {.channels = channels,
+                          .height = size,
+                          .width = size,
+                          .stride = stride,
+                          .bias = bias ? std::optional<Initialiser>(0.0) : std::nullopt});
   }
   compute::TensorId norm(compute::TensorId x) {
     return g.batch_norm("bn" + std::to_string(++layers), x, {});

@@ -14,7 +14,7 @@ using namespace ringtrain::model;
 
 namespace {
 
-constexpr int classes = 5;
+constexpr int class_count = 5;
 
 struct BackendOutcome {
   compute::StepResult result;
@@ -36,7 +36,7 @@ BackendOutcome train_on_backend(const std::string& backend_name, const Graph& gr
                          [](double v) { return static_cast<float>(v); });
   compute::Shape image = graph.tensors[0];
   image.batch = batch_size;
-  const Batch batch = random_batch(image, classes);
+  const Batch batch = random_batch(image, class_count);
   BackendOutcome outcome;
   outcome.result =
       backend->compile(schedule, {parameters, gradients, statistics, batch_statistics}, 7)
@@ -83,6 +83,19 @@ TEST_CASE("model file: odd networks train alike on oneDNN and the reference, fus
       "c = convolution channels=5 kernel=1\nrelu6\nd = batch_norm\ns = sigmoid\nsum s a\ngelu\n"
       "hard_sigmoid\ne = batch_norm\nsum e a\nf = gelu_tanh\ng = relu6 e\nsum f g\nsigmoid\n"
       "h = matrix_product outputs=6\nsilu",
+      // groups of the image, squeeze-excite of one pixel and of many, what has no gradient
+      "a = convolution channels=6 kernel=3 groups=3 bias=0.1\nkept = silu\nglobal_pool\n"
+      "q = convolution channels=2 kernel=1 bias=uniform_fan_in\nrelu\n"
+      "r = convolution channels=6 kernel=1 bias=0\nt = hard_sigmoid\ns = scale kept t\n"
+      "scale t t\nu = global_pool\nscale s u\nv = convolution channels=3 kernel=1\n"
+      "w = global_pool input\nx = scale v w\ny = scale input w\nconcat x y",
+      // one pixel's channels, a branch that is left out, filters and borders
+      "a = convolution channels=6 kernel=3\nkept = layer_norm epsilon=0.1\n"
+      "b = convolution channels=6 kernel=5 stride=2 groups=6\nc = convolution channels=12 kernel=3 "
+      "groups=2\nd = convolution channels=6 kernel=1\nl = layer_scale init=0.5\n"
+      "m = linear channels=6\ne = stochastic_depth keep=0.7\nf = blur_pool kept\nsum e "
+      "f\nreflect_pad border=2\n"
+      "average_pool size=3 stride=2 padding=1 count-padding=yes\nmultiply factor=0.5",
       // dropout of dropout, LRN wider than its channels
       "a = convolution channels=2 kernel=3\nlrn radius=5 beta=0.5\ndropout keep=0.9\ndropout "
       "keep=0.8\nbn = batch_norm\nrelu");

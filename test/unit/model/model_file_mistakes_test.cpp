@@ -60,7 +60,8 @@ TEST_CASE("model file: a wrong layer is told with its line and what would be rig
       {"dropout keep=1/0",
        "net.model:3: keep=1/0: must be a number, or a quotient of two, from 0.001 to 1"},
       {"conv = convolution channels=4 kernel=3 init=normal",
-       "net.model:3: init=normal: must be he_fan_in, he_fan_out, uniform_fan_in, normal:DEVIATION"},
+       "net.model:3: init=normal: must be he_fan_in, he_fan_out, he_group_fan_out, "
+       "uniform_fan_in, uniform_fan_out, normal:DEVIATION"},
       {"conv = convolution channels=4 kernel=3 padding=3",
        "net.model:3: padding=3: must be a whole number from 0 to 2"},
       {"conv = convolution channels=4 kernel=3x3x3",

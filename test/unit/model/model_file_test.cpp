@@ -57,10 +57,10 @@ TEST_CASE("model file: every operation with every option is what the builder mak
                      .height = 1,
                      .width = 3,
                      .stride = 2,
+                     .groups = 3,
                      .padding = Padding::valid,
                      .initial = {Initialiser::Kind::uniform, 0.25},
-                     .bias = true,
-                     .bias_value = -0.5,
+                     .bias = -0.5,
                      .decay = false});
   const compute::TensorId pooled = g.max_pool(x, {.size = 3, .stride = 1, .symmetric_padding = 1});
   x = g.batch_norm("n", g.average_pool(x, {.size = 2, .stride = 1, .padding = Padding::same}),
@@ -77,7 +77,7 @@ TEST_CASE("model file: every operation with every option is what the builder mak
   const Model model = read_model(R"(
 model all classes=5   # of operations
 input size=9x7 mean=0.25,0.5,1 deviation=1,2,3 clip=yes
-c = convolution channels=6 kernel=1x3 stride=2 padding=valid init=uniform:1/4 bias=-0.5 decay=no
+c = convolution channels=6 kernel=1x3 stride=2 groups=3 padding=valid init=uniform:1/4 bias=-0.5 decay=no
 pooled = max_pool size=3 stride=1 padding=1
 average_pool c size=2 stride=1 padding=same
 n = batch_norm gamma=0.5 epsilon=0.01 momentum=0.2 variance=biased

@@ -32,8 +32,7 @@ Graph everything_network() {
                           .width = size,
                           .stride = stride,
                           .initial = initial,
-                          .bias = true,
-                          .bias_value = 0.1});
+                          .bias = 0.1});
   };
   compute::TensorId x = g.input(9, 7, 3, {compute::Normalisation::standardise_image, {}, {}, true});
   x = g.relu(convolution("conv1", x, 6, 3));

@@ -27,7 +27,10 @@ Graph network(const Layers& layers) {
   const compute::TensorId pooled =
       g.average_pool(x, {.size = 3, .stride = layers.stride, .padding = Padding::same});
   const GraphBuilder::ConvolutionOptions options{
-      .channels = layers.out, .height = layers.kernel, .width = layers.kernel, .bias = layers.bias};
+      .channels = layers.out,
+      .height = layers.kernel,
+      .width = layers.kernel,
+      .bias = layers.bias ? std::optional<Initialiser>(0.0) : std::nullopt};
   compute::TensorId y = g.convolution("behind", pooled, options);
   if (layers.read_twice) y = g.beside({y, pooled});
   g.loss(g.matrix_product("fc", g.global_pool(y), 10, {}, 0.0, true));

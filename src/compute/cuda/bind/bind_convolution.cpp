@@ -2,6 +2,7 @@
 
 #include "compute/cuda/bind/bind.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
+#include "compute/cuda/kernels/arguments/grouped_convolution.hpp"
 #include "compute/cuda/kernels/arguments/weights.hpp"
 
 namespace ringtrain::compute::cuda {
@@ -91,10 +92,20 @@ Action weight_gradient(const Kind& s, Binder& b,
   };
 }
 
+kernels::GroupedConvolution ours(const ConvolutionShape& window, TensorId x, TensorId y,
+                                 const Binder& b) {
+  return {b.element(), window, b.shape(x), b.shape(y)};
+}
+
 }  // namespace
 
 template <>
 Action bind(const ConvolutionForward& s, Binder& b) {
+  if (is_ours(b.schedule(), s.window, s.x))
+    return [&b, c = ours(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y),
+            w = b.parameters(s.w), bias = b.parameters(s.b), then = s.then] {
+      kernels::grouped_convolution_forward(c, x, w, bias, then, y, b.stream());
+    };
   const auto form = packed(s.window, s.x, s.y, b);
   if (!form) return forward(s, b, nullptr);
   void* weights = b.keep(elements_of(*form) * bytes_of(b.element()));
@@ -107,11 +118,25 @@ Action bind(const ConvolutionForward& s, Binder& b) {
 
 template <>
 Action bind(const ConvolutionInputGradient& s, Binder& b) {
+  if (!s.epilogue && is_ours(b.schedule(), s.window, s.dx))
+    return [&b, c = ours(s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx),
+            w = b.parameters(s.w)] {
+      kernels::grouped_convolution_input_gradient(c, dy, w, dx, b.stream());
+    };
   return b.cudnn(request(b.schedule(), s, b.element()));
 }
 
 template <>
 Action bind(const ConvolutionWeightGradient& s, Binder& b) {
+  if (is_ours(b.schedule(), s.window, s.x)) {
+    const kernels::GroupedConvolution c = ours(s.window, s.x, s.dy, b);
+    b.reserve(kernels::grouped_convolution_workspace(c));
+    return
+        [&b, c, x = b.at(s.x), dy = b.at(s.dy), dw = b.gradients(s.w), db = bias_gradient(s, b)] {
+          kernels::grouped_convolution_weight_gradient(c, x, dy, dw, b.floats(), b.stream());
+          db();
+        };
+  }
   return weight_gradient(s, b, packed(s.window, s.x, s.dy, b));
 }
 

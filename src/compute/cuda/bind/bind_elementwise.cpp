@@ -28,6 +28,36 @@ Action bind(const Add& s, Binder& b) {
 }
 
 template <>
+Action bind(const Multiply& s, Binder& b) {
+  return [&b, s, count = b.elements(s.x), x = b.at(s.x), y = b.at(s.y)] {
+    kernels::scale(b.element(), b.element(), s.factor, count, x, y, b.stream());
+  };
+}
+
+namespace {
+
+kernels::ScaleExtents extents_of(TensorId x, const Binder& b) {
+  const Shape& shape = b.shape(x);
+  return {b.element(), std::size_t(shape.batch), shape.pixels() / shape.batch, b.channels(x)};
+}
+
+}  // namespace
+
+template <>
+Action bind(const ScaleForward& s, Binder& b) {
+  return [&b, e = extents_of(s.x, b), x = b.at(s.x), factors = b.at(s.s), y = b.at(s.y)] {
+    kernels::scale_forward(e, x, factors, y, b.stream());
+  };
+}
+
+template <>
+Action bind(const ScaleBackward& s, Binder& b) {
+  return [&b, e = extents_of(s.x, b), x = b.at(s.x), factors = b.at(s.s), dy = b.at(s.dy),
+          dx = b.at(s.dx),
+          ds = b.at(s.ds)] { kernels::scale_backward(e, x, factors, dy, dx, ds, b.stream()); };
+}
+
+template <>
 Action bind(const Dropout& s, Binder& b) {
   const auto& [block, small] = std::tie(b.places().block, b.places().small);
   const kernels::DropoutOperands operands{

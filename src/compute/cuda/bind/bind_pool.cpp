@@ -30,7 +30,43 @@ std::uint8_t* winners(const MaxPoolForward& s, Binder& b) {
   return wanted && kernels::has_winners(s.window) ? b.make_winners(s) : nullptr;
 }
 
+kernels::FilterOperands filter(const std::vector<float>& taps, const Window& window, TensorId x,
+                               TensorId y, const Binder& b) {
+  expects(taps.size() <= kernels::FilterOperands::most_taps, "a filter on a GPU is 7x7 at most");
+  kernels::FilterOperands o{b.element(), window, b.shape(x), b.shape(y), {}};
+  std::ranges::copy(taps, o.taps);
+  return o;
+}
+
 }  // namespace
+
+template <>
+Action bind(const FilterForward& s, Binder& b) {
+  return [&b, o = filter(s.taps, s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y)] {
+    kernels::filter_forward(o, x, y, b.stream());
+  };
+}
+
+template <>
+Action bind(const FilterBackward& s, Binder& b) {
+  return [&b, o = filter(s.taps, s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx)] {
+    kernels::filter_backward(o, dy, dx, b.stream());
+  };
+}
+
+template <>
+Action bind(const ReflectPadForward& s, Binder& b) {
+  return [&b, s, x = b.at(s.x), y = b.at(s.y)] {
+    kernels::reflect_pad_forward(b.element(), b.shape(s.x), s.border, x, y, b.stream());
+  };
+}
+
+template <>
+Action bind(const ReflectPadBackward& s, Binder& b) {
+  return [&b, s, dy = b.at(s.dy), dx = b.at(s.dx)] {
+    kernels::reflect_pad_backward(b.element(), b.shape(s.dx), s.border, dy, dx, b.stream());
+  };
+}
 
 template <>
 Action bind(const MaxPoolForward& s, Binder& b) {

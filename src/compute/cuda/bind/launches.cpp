@@ -72,6 +72,28 @@ bool takes_slices(const Schedule& schedule, const Step& step, Element element) {
 
 constexpr std::size_t fp32 = sizeof(float);
 
+// Of convolutions: whether ours, and whether with BatchNorms before or behind.
+bool is_own_convolution(const Schedule& schedule, const Step& step) {
+  if (const auto* s = std::get_if<ConvolutionForward>(&step))
+    return is_ours(schedule, s->window, s->x);
+  if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step))
+    return is_ours(schedule, s->window, s->x);
+  if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
+    return is_ours(schedule, s->window, s->epilogue ? s->epilogue->g : s->dx);
+  return false;
+}
+bool takes_norms(const Step& step) {
+  return std::visit(
+      [](const auto& kind) {
+        bool takes = false;
+        if constexpr (requires { kind.prologue; }) takes = kind.prologue.has_value();
+        if constexpr (requires { kind.epilogue; }) takes = takes || kind.epilogue.has_value();
+        if constexpr (requires { kind.window, kind.sums; }) takes = takes || kind.sums != no_vector;
+        return takes;
+      },
+      step);
+}
+
 // The kernel of a step that is one kernel of ours has its name in other letters.
 template <class Kind>
 std::string kernel_of(const Kind& s) {
@@ -106,6 +128,7 @@ bool has_kernel(const Step& step) {
 
 bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines) {
   if (!takes_slices(schedule, step, element) || !pieces_know_only_relu(step)) return false;
+  if (is_own_convolution(schedule, step)) return !takes_norms(step);
   const std::optional<Request> fused = fused_request(schedule, step, element);
   return fused ? engines.ask(*fused).engine.has_value() : has_kernel(step);
 }
@@ -184,7 +207,17 @@ std::vector<Launch> Launches::weight_gradient(const Kind& s, std::size_t weights
   return launches;
 }
 
+Launch Launches::ours(const std::string& what, const Shape& y, const Step& step,
+                      std::size_t weights) const {
+  Launch launch = kernel("grouped_convolution_" + what, step);
+  launch.flops = 2. * double(y.pixels()) * double(weights);
+  (what == "weight_gradient" ? launch.bytes_written : launch.bytes_read) += weights * fp32;
+  return launch;
+}
+
 std::vector<Launch> Launches::launches(const ConvolutionForward& s) {
+  if (is_ours(schedule_, s.window, s.x))
+    return {ours("forward", schedule_.tensors[s.y], s, s.w.count)};
   const std::size_t weights = weight_bytes(s.window, s.x, s.y);
   std::vector<Launch> launches = forward(s, weights);
   launches[0].bytes_read -= bytes_[s.x] - touched(s.window, bytes_[s.x]);
@@ -197,12 +230,18 @@ std::vector<Launch> Launches::launches(const ConvolutionForward& s) {
 }
 
 std::vector<Launch> Launches::launches(const ConvolutionInputGradient& s) {
+  if (is_own_convolution(schedule_, s)) return {ours("input_gradient", schedule_.tensors[s.dy], s, s.w.count)};
   Launch launch = cudnn(request(schedule_, s, element_), s);
   launch.bytes_read += s.w.count * bytes_of(element_);
   return {launch};
 }
 
 std::vector<Launch> Launches::launches(const ConvolutionWeightGradient& s) {
+  if (is_ours(schedule_, s.window, s.x)) {
+    std::vector<Launch> launches{ours("weight_gradient", schedule_.tensors[s.dy], s, s.w.count)};
+    if (s.b) launches.push_back(kernel("bias_gradient", {s.dy}, {}));
+    return launches;
+  }
   std::vector<Launch> launches = weight_gradient(s, weight_bytes(s.window, s.x, s.dy));
   launches[0].bytes_read -= bytes_[s.x] - touched(s.window, bytes_[s.x]);
   return launches;

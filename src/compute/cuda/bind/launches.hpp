@@ -11,9 +11,9 @@ namespace ringtrain::compute::cuda {
 /// ours.
 bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines);
 
-/// What each step of one schedule starts on the GPU, and the bytes that it moves. Convolutions and
-/// matrix products are cuDNN's, all else are kernels of ours, whose workspace (a few partial sums a
-/// channel) is not counted.
+/// What each step of one schedule starts on the GPU, and the bytes that it moves. Convolutions
+/// without groups and matrix products are cuDNN's, all else are kernels of ours, whose workspace (a
+/// few partial sums a channel) is not counted.
 class Launches {
  public:
   /// `schedule` and `engines` outlive this object.
@@ -51,6 +51,8 @@ class Launches {
   Launch kernel(const std::string& name, const Ids& read, const Ids& written) const;
   /// A kernel that reads and writes the tensors that its step does.
   Launch kernel(const std::string& name, const Step& step) const;
+  /// Our own kernel of a convolution.
+  Launch ours(const std::string& what, const Shape& y, const Step& step, std::size_t weights) const;
   Launch cudnn(const Request& request, const Step& step);
   template <class Kind>
   std::vector<Launch> forward(const Kind& s, std::size_t weights);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <variant>
@@ -29,7 +30,8 @@ double flops_of(const Window& window, const Shape& x, const Shape& y) {
 Request about(const Schedule& schedule, const ConvolutionShape& window, TensorId x, TensorId y,
               Element e, std::string pattern,
               std::function<OperationGraph(const Convolution&)> graph) {
-  if (!window.is_plain()) throw Error("convolution on a GPU", "it has groups or dilation");
+  if (!window.is_plain())
+    throw Error("convolution on a GPU", "cuDNN gets none of groups or dilation");
   const Shape &from = schedule.tensors[x], &to = schedule.tensors[y];
   const Convolution at = stored(window, from, to, e);
   return {std::move(pattern), text_of(at, e), flops_of(window, from, to),
@@ -225,13 +227,24 @@ std::string forward_pattern(bool bias, bool relu) {
   return fmt::format("convolution{}{}", bias ? " -> + bias" : "", relu ? " -> relu" : "");
 }
 
+constexpr int fewest_channels = 8;
+
 // Of one axis: blocks of two pixels that a window touches.
 int blocks(int size, int padding) { return (padding + 1) / 2 + (size - 1 - padding) / 2 + 1; }
 
 }  // namespace
 
+bool is_ours(const Schedule& schedule, const ConvolutionShape& window, TensorId x) {
+  if (window.groups > 1) return true;
+  return schedule.tensors[x].channels < fewest_channels &&
+         std::ranges::none_of(schedule.steps, [&](const Step& step) {
+           const auto* input = std::get_if<Input>(&step);
+           return input && input->y == x;
+         });
+}
+
 Convolution stored(const ConvolutionShape& w, const Shape& x, const Shape& y, Element element) {
-  if (x.channels >= 8) return {w, x, y};
+  if (x.channels >= fewest_channels) return {w, x, y};
   Shape wide = x;
   wide.channels = element == Element::fp32 && x.channels <= 4 ? 4 : 8;
   if (element == Element::fp32 || x.channels > 4 || w.stride_y != 2 || w.stride_x != 2)
@@ -248,7 +261,7 @@ std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element 
   for (const Step& step : schedule.steps) {
     if (const auto* s = std::get_if<Input>(&step)) images.insert(s->y);
     const auto* s = std::get_if<ConvolutionForward>(&step);
-    if (s == nullptr) continue;
+    if (s == nullptr || is_ours(schedule, s->window, s->x)) continue;
     const Convolution form =
         stored(s->window, schedule.tensors[s->x], schedule.tensors[s->y], element);
     if (form.x == schedule.tensors[s->x]) continue;

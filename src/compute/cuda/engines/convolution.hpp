@@ -8,6 +8,10 @@
 
 namespace ringtrain::compute::cuda {
 
+/// Whether our own kernels run a convolution: one in groups, and one of fewer channels than cuDNN's
+/// engines take, unless it reads the image, which is stored with more.
+bool is_ours(const Schedule& schedule, const ConvolutionShape& window, TensorId x);
+
 /// A convolution as cuDNN is asked for it.
 struct Convolution {
   ConvolutionShape window;

@@ -28,6 +28,18 @@ void scale(Element from, Element to, float factor, std::size_t count, const void
   work::scale(from, to, factor, count, x, y, queue);
 }
 
+void scale_forward(const ScaleExtents& e, const void* x, const void* s, void* y,
+                   cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::scale_forward(e, x, s, y, queue);
+}
+
+void scale_backward(const ScaleExtents& e, const void* x, const void* s, const void* dy, void* dx,
+                    void* ds, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::scale_backward(e, x, s, dy, dx, ds, queue);
+}
+
 void convert(Element from, Element to, std::size_t count, const void* x, void* y,
              cudaStream_t stream) {
   StreamQueue queue(stream);

@@ -37,6 +37,29 @@ void average_pool_backward(const PoolOperands& operands, const void* dy, void* d
   work::average_pool_backward(operands, dy, dx, queue);
 }
 
+void filter_forward(const FilterOperands& operands, const void* x, void* y, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::filter_forward(operands, x, y, queue);
+}
+
+void filter_backward(const FilterOperands& operands, const void* dy, void* dx,
+                     cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::filter_backward(operands, dy, dx, queue);
+}
+
+void reflect_pad_forward(Element element, const Shape& x_shape, int border, const void* x, void* y,
+                         cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::reflect_pad_forward(element, x_shape, border, x, y, queue);
+}
+
+void reflect_pad_backward(Element element, const Shape& x_shape, int border, const void* dy,
+                          void* dx, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::reflect_pad_backward(element, x_shape, border, dy, dx, queue);
+}
+
 void lrn_forward(const LrnOperands& operands, const void* x, void* y, cudaStream_t stream) {
   StreamQueue queue(stream);
   work::lrn_forward(operands, x, y, queue);

@@ -310,10 +310,10 @@ class WeightGradient {
 
 bool suits_amx(const ConvolutionWeightGradient& step, const Tensor& x, const Tensor& dy,
                int threads) {
-  const Window& w = step.window;
+  const ConvolutionShape& w = step.window;
   const std::size_t sums =
       std::size_t(w.height) * w.width * x.padded_channels() * dy.padded_channels() * sizeof(float);
-  return w.height * w.width > 1 && has_amx_bf16() && x.element == Element::bf16 &&
+  return w.is_plain() && w.height * w.width > 1 && has_amx_bf16() && x.element == Element::bf16 &&
          x.channels_last && x.block == 16 && dy.block == 16 && w.stride_y == 1 && w.stride_x == 1 &&
          threads <= most_threads && sums * threads <= most_sums_bytes;
 }

@@ -52,6 +52,16 @@ void for_each_carried_pixel(const Tensor& large, const Tensor& small, int stride
         std::size_t(y) * small.shape.width + x);
 }
 
+// Calls f(pixel of `image`, pixel of `padded`) for every pixel of the second.
+template <class F>
+void for_each_reflected_pixel(const Shape& image, const Shape& padded, int border, const F& f) {
+  for (int y = 0; y < padded.height; ++y)
+    for (int x = 0; x < padded.width; ++x)
+      f(std::size_t(reflected(y - border, image.height)) * image.width +
+            reflected(x - border, image.width),
+        std::size_t(y) * padded.width + x);
+}
+
 // Calls f(image) on the planner's threads for each image of `t`.
 template <class F>
 Action for_each_image(const Tensor& t, const Planner& planner, F f) {
@@ -119,6 +129,47 @@ Action plan(const ShortcutBackward& step, Planner& planner) {
         });
       clear_padding<T>(dx, n);
     });
+  });
+}
+
+template <>
+Action plan(const ReflectPadForward& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  return with_type(y.element, [&]<class T>(T) {
+    return for_each_image(y, planner, [x, y, border = step.border](std::size_t n) {
+      for (int b = 0; b < y.blocks(); ++b)
+        for_each_reflected_pixel(x.shape, y.shape, border, [&](std::size_t from, std::size_t to) {
+          std::copy_n(x.run<T>(n, b, from).first, x.block, y.run<T>(n, b, to).first);
+        });
+    });
+  });
+}
+
+template <>
+Action plan(const ReflectPadBackward& step, Planner& planner) {
+  const Tensor dx = planner.tensor(step.dx), dy = planner.tensor(step.dy);
+  const Scratch scratch =
+      planner.scratch(sizeof(float) * dx.pixels() * dx.block * planner.threads());
+  return with_type(dx.element, [&]<class T>(T) -> Action {
+    return
+        [dx, dy, scratch, border = step.border, threads = planner.threads()](const Frame& frame) {
+          for_each_item(threads, dx.shape.batch, [&](std::size_t n) {
+            const std::size_t count = dx.pixels() * dx.block;
+            float* sums = scratch.in(frame) + this_thread() * count;  // of one block of channels
+            for (int b = 0; b < dx.blocks(); ++b) {
+              std::fill_n(sums, count, 0.f);
+              for_each_reflected_pixel(dx.shape, dy.shape, border,
+                                       [&](std::size_t to, std::size_t from) {
+                                         const T* add = dy.run<T>(n, b, from).first;
+                                         for (int c = 0; c < dx.block; ++c)
+                                           sums[to * dx.block + c] += float(add[c]);
+                                       });
+              for (std::size_t pixel = 0; pixel < dx.pixels(); ++pixel)
+                std::transform(sums + pixel * dx.block, sums + (pixel + 1) * dx.block,
+                               dx.run<T>(n, b, pixel).first, [](float v) { return T(v); });
+            }
+          });
+        };
   });
 }
 

@@ -107,6 +107,19 @@ Action plan(const Add& step, Planner& planner) {
 }
 
 template <>
+Action plan(const Multiply& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  return with_type(x.element, [&]<class T>(T) -> Action {
+    return [=, factor = step.factor, threads = planner.threads()](const Frame&) {
+      for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
+        std::transform(x.as<T>() + first, x.as<T>() + first + count, y.as<T>() + first,
+                       [&](float v) { return T(factor * v); });
+      });
+    };
+  });
+}
+
+template <>
 Action plan(const Dropout& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(x.element, [&]<class T>(T) -> Action {
@@ -116,11 +129,13 @@ Action plan(const Dropout& step, Planner& planner) {
         Philox random(seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index);
         // The padding must be zero; in place it is.
         if (y.data != x.data) std::fill_n(y.image_at<T>(n), y.image(), T(0));
+        bool kept = step.how.of_sample && random.uniform() < step.how.keep;
         for (std::size_t pixel = 0; pixel < x.pixels(); ++pixel)
           for (int c = 0; c < x.shape.channels; ++c) {
             const std::size_t at =
                 n * x.image() + c / x.block * x.block_step() + pixel * x.pixel_step() + c % x.block;
-            y.as<T>()[at] = random.uniform() < step.how.keep ? x.as<T>()[at] / step.how.keep : 0;
+            if (!step.how.of_sample) kept = random.uniform() < step.how.keep;
+            y.as<T>()[at] = kept ? x.as<T>()[at] / step.how.keep : 0;
           }
       });
     };

@@ -329,6 +329,7 @@ Action with_kernels(const Window& window, Element element, const F& f) {
 }  // namespace
 
 bool suits_winograd(const ConvolutionShape& w, const Tensor& x, const Tensor& y, Isa isa) {
+  if (!w.is_plain()) return false;
   const int longer = std::max(w.height, w.width), shorter = std::min(w.height, w.width);
   const bool square = longer == shorter && (longer == 3 || longer == 5);
   const bool line = shorter == 1 && (longer == 3 || longer == 7);

@@ -170,7 +170,7 @@ model::Graph blocks_of_branches() {
   const TensorId middle = unit(x, 16);
   x = g.beside(
       {unit(x, 8), g.beside({unit(middle, 8, 3), unit(middle, 16)}),
-       g.relu(g.convolution("bare", x, {.channels = 8, .initial = initial, .bias = true}))});
+       g.relu(g.convolution("bare", x, {.channels = 8, .initial = initial, .bias = 0.0}))});
   g.loss(g.matrix_product("fc", g.global_pool(x), 10, initial, 0.0, true));
   return std::move(g).finish();
 }

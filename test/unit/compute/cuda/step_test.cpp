@@ -26,6 +26,44 @@ TEST_CASE("cuda step: convolution, forward and both gradients") {
       .check();
 }
 
+TEST_CASE("cuda step: convolutions in groups, and of few channels, are ours") {
+  const ConvolutionShape window = GENERATE(
+      ConvolutionShape(Window{3, 3, 1, 1, 1, 1, 1, 1}, 24), ConvolutionShape(Window{}, 3),
+      ConvolutionShape(Window{5, 5, 2, 2, 1, 1, 2, 2}, 24), ConvolutionShape(Window{}, 24),
+      ConvolutionShape(Window{3, 2, 2, 1, 0, 1, 1, 0}, 6), ConvolutionShape(Window{1, 1, 2, 2}, 2));
+  const auto element = elements();
+  const int multiplier = GENERATE(1, 2);
+  const bool bias = GENERATE(true, false);
+  CAPTURE(name_of(element), window.height, window.groups, multiplier, bias);
+  const Activation then = bias ? Activation::hard_swish : Activation::none;
+
+  GpuComparison(element, convolution_case(window, {2, 9, 11, 24}, 24 * multiplier, 3, bias, then))
+      .check(2e-5);
+  if (window.groups == 24)
+    GpuComparison(element, convolution_case(Window{}, {2, 1, 1, 6}, 24, 3, bias, then)).check(2e-5);
+}
+
+TEST_CASE("cuda step: factors for channels, LayerNorm and multiplication") {
+  const auto element = elements();
+  const int channels = sizes_of_channels();
+  CAPTURE(name_of(element), channels);
+  const Shape s{3, 5, 7, channels};
+
+  GpuComparison(element, scale_case(s)).check(2e-5);
+  if (channels > 1) GpuComparison(element, layer_norm_case(s, 0.01f)).check(2e-5);
+  GpuComparison(element, {s, s, s}, 1, {Multiply{0, 1, 0.125f}, Dropout{{0.6f, 2, true}, 0, 2}})
+      .check();
+}
+
+TEST_CASE("cuda step: filters and mirrored borders") {
+  const auto element = elements();
+  const int channels = sizes_of_channels();
+  CAPTURE(name_of(element), channels);
+
+  GpuComparison(element, filter_case({5, 3, 1, 2, 2, 1, 2, 0}, {2, 9, 11, channels})).check();
+  GpuComparison(element, reflect_pad_case({2, 4, 5, channels}, 3)).check();
+}
+
 // cuDNN applies ReLU alone; a kernel of ours applies the others.
 TEST_CASE("cuda step: every activation behind convolutions and matrix products") {
   const auto element = elements();

@@ -117,6 +117,24 @@ TEST_CASE("loader: batches depend neither on threads nor on slots nor on ranks")
   CHECK(first_places(data, other, ranks, 12) == expected);
 }
 
+TEST_CASE("loader: images of one channel are the grey levels of those of three") {
+  const CountingDataset data(53, {11, 13}, {4});
+  LoaderOptions options = one_rank(everything_random(12));
+  Loader in_colours(data, options);
+  options.channels = 1;
+  Loader in_grey(data, options);
+
+  const Batch &colours = *in_colours.next(), &grey = *in_grey.next();
+
+  CHECK(grey.channels == 1);
+  REQUIRE(grey.images.size() * 3 == colours.images.size());
+  for (std::size_t i = 0; i < grey.images.size(); ++i) {
+    const std::uint8_t* rgb = &colours.images[3 * i];
+    const double exact = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];  // ITU-R 601
+    CHECK(std::abs(grey.images[i] - exact) <= 0.51);
+  }
+}
+
 TEST_CASE("loader: another seed or epoch gives another order and other crops") {
   const CountingDataset data(10, {11, 13});
   LoaderOptions options = everything_random(10);

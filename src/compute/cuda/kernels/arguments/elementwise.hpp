@@ -29,6 +29,19 @@ void scale(Element from, Element to, float factor, std::size_t count, const void
 void convert(Element from, Element to, std::size_t count, const void* x, void* y,
              cudaStream_t stream);
 
+/// The extents of ScaleForward and ScaleBackward.
+struct ScaleExtents {
+  Element element;
+  std::size_t batch, pixels, channels;  ///< pixels of an image
+};
+/// y = x * s, where s has a factor for each channel of an image.
+void scale_forward(const ScaleExtents& e, const void* x, const void* s, void* y,
+                   cudaStream_t stream);
+/// ds = the sum over an image's pixels of dy * x, then dx = dy * s. Either may be null; dx may lie
+/// over dy. The same bits every time.
+void scale_backward(const ScaleExtents& e, const void* x, const void* s, const void* dy, void* dx,
+                    void* ds, cudaStream_t stream);
+
 struct DropoutOperands {
   Element element;
   std::size_t batch, features;

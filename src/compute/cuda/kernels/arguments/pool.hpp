@@ -6,6 +6,7 @@
 
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
 #include "ringtrain/base/memory/view.hpp"
+#include "ringtrain/compute/pool_step.hpp"
 #include "ringtrain/compute/shape.hpp"
 
 namespace ringtrain::compute::cuda::kernels {
@@ -70,6 +71,23 @@ void average_pool_forward(const PoolOperands& operands, const void* x, void* y,
                           cudaStream_t stream);
 void average_pool_backward(const PoolOperands& operands, const void* dy, void* dx,
                            cudaStream_t stream);
+
+/// FilterForward, and its gradient. `taps` are of at most 7x7 pixels.
+struct FilterOperands {
+  static constexpr int most_taps = 49;
+  Element element;
+  Window window;
+  Shape x_shape, y_shape;  ///< dense NHWC of the same channels
+  float taps[most_taps];
+};
+void filter_forward(const FilterOperands& o, const void* x, void* y, cudaStream_t stream);
+void filter_backward(const FilterOperands& o, const void* dy, void* dx, cudaStream_t stream);
+
+/// ReflectPadForward, and its gradient; the shapes differ by `border` pixels on each side.
+void reflect_pad_forward(Element element, const Shape& x_shape, int border, const void* x, void* y,
+                         cudaStream_t stream);
+void reflect_pad_backward(Element element, const Shape& x_shape, int border, const void* dy,
+                          void* dx, cudaStream_t stream);
 
 struct LrnOperands {
   Element element;

@@ -102,6 +102,72 @@ void copy_channels(Element element, std::size_t pixels, std::size_t channels, co
   });
 }
 
+template <class T, int w>
+struct ScaleForward {
+  const T *x, *s;
+  T* y;
+  std::size_t image, channels;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::size_t at = std::size_t(item) * w;
+    auto v = load_constant<w>(x + at);
+    const auto factor = load_constant<w>(s + at / image * channels + at % channels);
+    for (int i = 0; i < w; ++i) v[i] *= factor[i];
+    store(y + at, v);
+  }
+};
+
+template <class Queue>
+void scale_forward(const ScaleExtents& e, const void* x, const void* s, void* y, Queue& queue) {
+  with_type_and_width(
+      e.element, is_wide(e.element, {e.channels}, {x, s, y}), [&]<class T>(T, auto w) {
+        const ScaleForward<T, w> work{static_cast<const T*>(x), static_cast<const T*>(s),
+                                      static_cast<T*>(y), e.pixels * e.channels, e.channels};
+        queue.items(work, e.batch * e.pixels * e.channels / w);
+      });
+}
+
+// One vector of channels of an image.
+template <class T, int w>
+struct ScaleBackward {
+  const T *x, *s, *dy;
+  T *dx, *ds;
+  std::size_t pixels, channels;
+  std::uint32_t vectors;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::size_t channel = std::size_t(item % vectors) * w, image = item / vectors;
+    const auto factor = load_constant<w>(s + image * channels + channel);
+    Lanes<w> sum{};
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+      const std::size_t at = (image * pixels + pixel) * channels + channel;
+      auto v = load<w>(dy + at);
+      const auto from = load_constant<w>(x + at);
+      for (int i = 0; i < w; ++i) {
+        sum[i] += v[i] * from[i];
+        v[i] *= factor[i];
+      }
+      if (dx != nullptr) store(dx + at, v);
+    }
+    if (ds != nullptr) store(ds + image * channels + channel, sum);
+  }
+};
+
+template <class Queue>
+void scale_backward(const ScaleExtents& e, const void* x, const void* s, const void* dy, void* dx,
+                    void* ds, Queue& queue) {
+  with_type_and_width(e.element, is_wide(e.element, {e.channels}, {x, s, dy, dx, ds}),
+                      [&]<class T>(T, auto w) {
+                        const ScaleBackward<T, w> work{static_cast<const T*>(x),
+                                                       static_cast<const T*>(s),
+                                                       static_cast<const T*>(dy),
+                                                       static_cast<T*>(dx),
+                                                       static_cast<T*>(ds),
+                                                       e.pixels,
+                                                       e.channels,
+                                                       small(e.channels / w)};
+                        queue.items(work, e.batch * (e.channels / w));
+                      });
+}
+
 /// Where one vector of channels lies in an image tensor.
 struct Place {
   std::uint32_t sample, y, x, channel;

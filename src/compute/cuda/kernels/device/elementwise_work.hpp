@@ -161,7 +161,7 @@ struct Dropout {
     auto v = load<w>(static_cast<const T*>(o.x) + at);
     Words words{};
     for (int i = 0; i < w; ++i) {
-      const std::uint32_t word = first + i;
+      const std::uint32_t word = o.how.of_sample ? 0 : first + i;
       if (i % 4 == 0) words = block(sample, word / 4);
       const float uniform = static_cast<float>(words.at[word % 4] >> 8) * 0x1p-24f;
       v[i] = uniform < o.how.keep ? v[i] / o.how.keep : 0;

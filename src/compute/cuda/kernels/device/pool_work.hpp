@@ -224,4 +224,142 @@ void average_pool_backward(const PoolOperands& o, const void* dy, void* dx, Queu
   });
 }
 
+/// Where a number of a dense NHWC tensor lies.
+struct PixelPlace {
+  int n, row, column, channel;
+};
+constexpr PixelPlace pixel_place(std::uint32_t item, const Shape& s) {
+  const int pixel = static_cast<int>(item / s.channels), line = pixel / s.width;
+  return {line / s.height, line % s.height, pixel % s.width, static_cast<int>(item % s.channels)};
+}
+constexpr std::size_t place_of(const PixelPlace& at, const Shape& s) {
+  return ((std::size_t(at.n) * s.height + at.row) * s.width + at.column) * s.channels + at.channel;
+}
+
+template <class T>
+struct FilterForward {
+  FilterOperands o;
+  const T* x;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const PixelPlace to = pixel_place(item, o.y_shape);
+    const Window& w = o.window;
+    float sum = 0;
+    for (int ky = 0; ky < w.height; ++ky)
+      for (int kx = 0; kx < w.width; ++kx) {
+        const int row = to.row * w.stride_y + ky - w.top,
+                  column = to.column * w.stride_x + kx - w.left;
+        if (row < 0 || row >= o.x_shape.height || column < 0 || column >= o.x_shape.width) continue;
+        sum += o.taps[ky * w.width + kx] *
+               static_cast<float>(x[place_of({to.n, row, column, to.channel}, o.x_shape)]);
+      }
+    y[item] = static_cast<T>(sum);
+  }
+};
+
+template <class T>
+struct FilterBackward {
+  FilterOperands o;
+  const T* dy;
+  T* dx;
+  constexpr void operator()(std::uint32_t item) const {
+    const PixelPlace to = pixel_place(item, o.x_shape);
+    const Window& w = o.window;
+    float sum = 0;
+    for (int ky = 0; ky < w.height; ++ky)
+      for (int kx = 0; kx < w.width; ++kx) {
+        const int below = to.row + w.top - ky, right = to.column + w.left - kx;
+        if (below < 0 || right < 0 || below % w.stride_y != 0 || right % w.stride_x != 0) continue;
+        const int row = below / w.stride_y, column = right / w.stride_x;
+        if (row >= o.y_shape.height || column >= o.y_shape.width) continue;
+        sum += o.taps[ky * w.width + kx] *
+               static_cast<float>(dy[place_of({to.n, row, column, to.channel}, o.y_shape)]);
+      }
+    dx[item] = static_cast<T>(sum);
+  }
+};
+
+template <class Queue>
+void filter_forward(const FilterOperands& o, const void* x, void* y, Queue& queue) {
+  with_type(o.element, [&]<class T>(T) {
+    queue.items(FilterForward<T>{o, static_cast<const T*>(x), static_cast<T*>(y)},
+                o.y_shape.elements());
+  });
+}
+template <class Queue>
+void filter_backward(const FilterOperands& o, const void* dy, void* dx, Queue& queue) {
+  with_type(o.element, [&]<class T>(T) {
+    queue.items(FilterBackward<T>{o, static_cast<const T*>(dy), static_cast<T*>(dx)},
+                o.x_shape.elements());
+  });
+}
+
+constexpr Shape padded_shape(Shape s, int border) {
+  s.height += 2 * border;
+  s.width += 2 * border;
+  return s;
+}
+
+template <class T>
+struct ReflectPadForward {
+  Shape x_shape, y_shape;
+  int border;
+  const T* x;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const PixelPlace to = pixel_place(item, y_shape);
+    y[item] = x[place_of({to.n, reflected(to.row - border, x_shape.height),
+                          reflected(to.column - border, x_shape.width), to.channel},
+                         x_shape)];
+  }
+};
+
+/// Of one axis: the up to three places of the padded image that show pixel `at`.
+struct Mirrored {
+  int places[3], count = 0;
+  constexpr Mirrored(int at, int size, int border) : places{} {
+    places[count++] = at + border;
+    if (at > 0 && at <= border) places[count++] = border - at;
+    if (at < size - 1 && size - 1 - at <= border) places[count++] = border + 2 * (size - 1) - at;
+  }
+};
+
+template <class T>
+struct ReflectPadBackward {
+  Shape x_shape, y_shape;
+  int border;
+  const T* dy;
+  T* dx;
+  constexpr void operator()(std::uint32_t item) const {
+    const PixelPlace to = pixel_place(item, x_shape);
+    const Mirrored rows(to.row, x_shape.height, border), columns(to.column, x_shape.width, border);
+    float sum = 0;
+    for (int i = 0; i < rows.count; ++i)
+      for (int j = 0; j < columns.count; ++j)
+        sum += static_cast<float>(
+            dy[place_of({to.n, rows.places[i], columns.places[j], to.channel}, y_shape)]);
+    dx[item] = static_cast<T>(sum);
+  }
+};
+
+template <class Queue>
+void reflect_pad_forward(Element element, const Shape& x_shape, int border, const void* x, void* y,
+                         Queue& queue) {
+  const Shape padded = padded_shape(x_shape, border);
+  with_type(element, [&]<class T>(T) {
+    queue.items(
+        ReflectPadForward<T>{x_shape, padded, border, static_cast<const T*>(x), static_cast<T*>(y)},
+        padded.elements());
+  });
+}
+template <class Queue>
+void reflect_pad_backward(Element element, const Shape& x_shape, int border, const void* dy,
+                          void* dx, Queue& queue) {
+  with_type(element, [&]<class T>(T) {
+    queue.items(ReflectPadBackward<T>{x_shape, padded_shape(x_shape, border), border,
+                                      static_cast<const T*>(dy), static_cast<T*>(dx)},
+                x_shape.elements());
+  });
+}
+
 }  // namespace ringtrain::compute::cuda::kernels::work

@@ -1,0 +1,97 @@
+// Convolutions in groups: our depthwise kernels, and oneDNN's of merged groups, against the
+// reference. None of oneDNN's may be a reference kernel of its own, a hundred times slower.
+#include "compute/onednn/isa.hpp"
+#include "support/backend_comparison.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::compute;
+
+namespace {
+
+std::ptrdiff_t slow_kernels(const BackendComparison& comparison) {
+  return std::ranges::count_if(comparison.implementations, [](const std::string& implementation) {
+    return implementation.starts_with("ref");
+  });
+}
+
+// For processors without AVX-512 oneDNN has no other kernel of some strided convolutions, of one
+// group neither.
+std::ptrdiff_t slow_kernels_of_one_group(const Window& window, Shape x) {
+  if (onednn::effective_isa() == onednn::Isa::avx512) return 0;
+  x.channels = 16;
+  BackendComparison comparison(convolution_case(window, x, 16, 0, false, Activation::none));
+  comparison.check();
+  return slow_kernels(comparison);
+}
+
+BackendComparison check(const ConvolutionShape& window, const Shape& x, int out, bool bias,
+                        Activation then = Activation::none) {
+  BackendComparison comparison(convolution_case(window, x, out, 3, bias, then));
+  comparison.check();
+  CHECK(slow_kernels(comparison) <= slow_kernels_of_one_group(window, x));
+  return comparison;
+}
+
+}  // namespace
+
+TEST_CASE("onednn: depthwise convolutions agree with the reference, of any window", "[onednn]") {
+  const Window window =
+      GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 3, 2, 2, 0, 0, 1, 1},
+               Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 1, 1, 2, 2, 2, 2},
+               Window{5, 5, 2, 2, 1, 1, 2, 2}, Window{7, 7, 1, 1, 3, 3, 3, 3}, Window{1, 1, 2, 2},
+               Window{1, 7, 1, 1, 0, 3, 0, 3}, Window{3, 2, 2, 3, 2, 0, 1, 1}, Window{2, 2, 3, 3},
+               Window{4, 3, 1, 2, 0, 1, 3, 0});
+  const int channels = GENERATE(3, 16, 24, 40), batch = GENERATE(1, 3);
+  CAPTURE(window.height, window.width, window.stride_y, channels, batch);
+
+  const BackendComparison comparison =
+      check({window, channels}, {batch, 9, 29, channels}, channels, channels != 16);
+
+  CHECK(std::ranges::count(comparison.implementations, "depthwise") == 3);
+}
+
+TEST_CASE("onednn: depthwise convolutions of images smaller than the filter", "[onednn]") {
+  const auto [height, width] = GENERATE(std::pair{1, 1}, std::pair{1, 40}, std::pair{4, 2});
+  const Window window = GENERATE(Window{7, 7, 1, 1, 3, 3, 3, 3}, Window{5, 5, 2, 2, 2, 2, 2, 2},
+                                 Window{5, 5, 2, 2, 1, 1, 2, 2}, Window{3, 3, 3, 3, 1, 1, 1, 1});
+  if (height + window.top + window.bottom < window.height) return;
+  CAPTURE(height, width, window.height);
+
+  check({window, 20}, {35, height, width, 20}, 20, true);  // more images than sums are apart
+}
+
+TEST_CASE("onednn: an activation behind a depthwise convolution", "[onednn]") {
+  const Activation then = any_activation();
+  CAPTURE(name_of(then));
+
+  check({Window{3, 3, 1, 1, 1, 1, 1, 1}, 20}, {2, 5, 6, 20}, 20, true, then);
+}
+
+// Groups that fill blocks, that fill them together, with some channels over, and that never do.
+TEST_CASE("onednn: convolutions in groups agree with the reference", "[onednn]") {
+  struct Case {
+    int groups, in, out;  // of a group
+  };
+  const auto [groups, in, out] =
+      GENERATE(Case{2, 16, 16}, Case{4, 32, 16}, Case{8, 4, 4}, Case{13, 8, 8}, Case{3, 8, 8},
+               Case{5, 4, 4}, Case{4, 8, 16}, Case{2, 24, 24}, Case{3, 24, 24}, Case{3, 5, 7},
+               Case{17, 1, 2}, Case{16, 2, 1}, Case{2, 3, 16});
+  const Window window = GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 3, 2, 2, 0, 0, 1, 1},
+                                 Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{}, Window{1, 1, 2, 2},
+                                 Window{3, 2, 2, 1, 0, 1, 1, 0});
+  CAPTURE(groups, in, out, window.height, window.stride_y);
+
+  check({window, groups}, {2, 8, 10, groups * in}, groups * out, in != 16);
+}
+
+TEST_CASE("onednn: an activation behind a convolution in groups", "[onednn]") {
+  const Activation then = any_activation();
+  CAPTURE(name_of(then));
+
+  check({Window{3, 3, 1, 1, 1, 1, 1, 1}, 13}, {2, 9, 11, 104}, 104, true, then);
+}
+
+TEST_CASE("onednn: images in groups agree with the reference", "[onednn]") {
+  const int out = GENERATE(3, 6, 48);
+  check({Window{3, 3, 2, 2, 1, 1, 1, 1}, 3}, {2, 9, 11, 3}, out, true);
+}

@@ -1,0 +1,61 @@
+// The networks of torchvision, timm and others: their published sizes, and that no kernel of theirs
+// is a slow one.
+#include "compute/onednn/isa.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
+#include "support/sanitized.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::model;
+
+namespace {
+
+struct Published {
+  std::string name;
+  std::size_t parameters, statistics;  ///< values
+  double million_multiply_adds;        ///< of convolutions and matrix products
+};
+
+void check_kernels(const std::string& name, Element element) {
+  if (compute::onednn::effective_isa() == compute::onednn::Isa::baseline)
+    skip_test("oneDNN has no fast weight gradients for processors without AVX2");
+  CAPTURE(name);
+  const auto backend = compute::make_onednn_backend(nullptr, element);
+  const compute::Schedule schedule =
+      make_schedule(make_model(name).graph, 2, Mode::training, 0.1f,
+                    [&](const compute::Schedule& tensors, const compute::Step& step) {
+                      return backend->supports(tensors, step);
+                    });
+
+  for (const std::string& kernel : compute::host_needs(schedule, nullptr, element).kernels) {
+    CAPTURE(kernel);
+    CHECK_FALSE(kernel.starts_with("ref"));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("networks: parameters, statistics and multiply-adds are the published ones") {
+  const auto published = GENERATE(values<Published>({
+      {"tf_efficientnet_lite0", 4'652'008, 42'016, 385.188},
+  }));
+  CAPTURE(published.name);
+
+  const Graph graph = make_model(published.name).graph;
+
+  CHECK(graph.parameter_count() == published.parameters);
+  CHECK(graph.statistic_count() == published.statistics);
+  CHECK(graph.multiply_adds() / 1e6 == Approx(published.million_multiply_adds).margin(5e-4));
+}
+
+// oneDNN's reference kernels take seconds a call.
+TEST_CASE("networks: no kernel of any is one of oneDNN's reference kernels", "[unsanitized]") {
+  check_kernels(GENERATE(from_range(model_names())), Element::fp32);
+}
+
+TEST_CASE("networks: nor in bf16", "[unsanitized]") {
+  if (!compute::cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
+  check_kernels(GENERATE(from_range(model_names())), Element::bf16);
+}

@@ -40,6 +40,9 @@ void check_kernels(const std::string& name, Element element) {
 TEST_CASE("networks: parameters, statistics and multiply-adds are the published ones") {
   const auto published = GENERATE(values<Published>({
       {"tf_efficientnet_lite0", 4'652'008, 42'016, 385.188},
+      {"efficientnet_lite0", 4'652'008, 42'016, 385.188},
+      {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
+      {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},
   }));
   CAPTURE(published.name);
 

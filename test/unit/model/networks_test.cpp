@@ -41,6 +41,7 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
   const auto published = GENERATE(values<Published>({
       {"tf_efficientnet_lite0", 4'652'008, 42'016, 385.188},
       {"efficientnet_lite0", 4'652'008, 42'016, 385.188},
+      {"regnet_y_400mf", 4'344'144, 27'152, 401.843},
       {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
       {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},
   }));

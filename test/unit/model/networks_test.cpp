@@ -42,6 +42,9 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
       {"tf_efficientnet_lite0", 4'652'008, 42'016, 385.188},
       {"efficientnet_lite0", 4'652'008, 42'016, 385.188},
       {"regnet_y_400mf", 4'344'144, 27'152, 401.843},
+      {"resnext50_32x4d", 25'028'904, 68'224, 4230.480},
+      {"wide_resnet50_2", 68'883'240, 68'224, 11398.021},
+      {"resnet50d", 25'576'264, 53'248, 4328.825},
       {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
       {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},
   }));

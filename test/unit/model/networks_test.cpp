@@ -44,6 +44,8 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
       {"regnet_y_400mf", 4'344'144, 27'152, 401.843},
       {"resnext50_32x4d", 25'028'904, 68'224, 4230.480},
       {"wide_resnet50_2", 68'883'240, 68'224, 11398.021},
+      {"mobilenet_v3_large", 5'483'032, 24'400, 216.590},
+      {"efficientnet_b0", 5'288'548, 42'016, 385.815},
       {"resnet50d", 25'576'264, 53'248, 4328.825},
       {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
       {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},

@@ -46,7 +46,9 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
       {"wide_resnet50_2", 68'883'240, 68'224, 11398.021},
       {"mobilenet_v3_large", 5'483'032, 24'400, 216.590},
       {"efficientnet_b0", 5'288'548, 42'016, 385.815},
+      {"vgg16_bn", 138'365'992, 8'448, 15470.264},
       {"resnet50d", 25'576'264, 53'248, 4328.825},
+      {"densenet121", 7'978'856, 83'648, 2834.162},
       {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
       {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},
   }));

@@ -49,6 +49,7 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
       {"vgg16_bn", 138'365'992, 8'448, 15470.264},
       {"resnet50d", 25'576'264, 53'248, 4328.825},
       {"densenet121", 7'978'856, 83'648, 2834.162},
+      {"convnext_tiny", 28'589'128, 0, 4455.531},
       {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
       {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},
   }));

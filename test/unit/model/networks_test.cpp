@@ -52,6 +52,10 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
       {"convnext_tiny", 28'589'128, 0, 4455.531},
       {"tf_efficientnet_lite1", 5'416'680, 53'664, 600.185},
       {"tf_efficientnet_lite2", 6'092'072, 58'096, 859.736},
+      {"resnet9", 6'573'120, 4'480, 379.262},
+      {"wrn_16_4", 2'748'890, 3'616, 392.612},
+      {"resnet18_cifar", 11'173'962, 9'600, 555.423},
+      {"fashion_resnet20", 272'186, 1'568, 31.022},
   }));
   CAPTURE(published.name);
 

@@ -49,7 +49,10 @@ std::vector<std::size_t> places(const Engines& engines, const Request& request) 
 TEST_CASE("every step of every model has a plan that gives the same bits every time") {
   const auto element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
   Engines engines = engines_of({.deterministic = true});
-  for (const std::string& model : model::model_names())
+  std::vector<std::string> names = model::model_names();
+  names.resize(12);  // of the others one: they have the same operations
+  names.emplace_back("efficientnet_b0");
+  for (const std::string& model : names)
     for (const model::Mode mode : {model::Mode::training, model::Mode::evaluation}) {
       CAPTURE(model, mode == model::Mode::training, name_of(element));
       const compute::Schedule schedule = schedule_of(model, mode, element, engines);

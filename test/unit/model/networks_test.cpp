@@ -1,5 +1,7 @@
 // The networks of torchvision, timm and others: their published sizes, and that no kernel of theirs
 // is a slow one.
+#include <cmath>
+
 #include "compute/onednn/isa.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
@@ -64,6 +66,33 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
   CHECK(graph.parameter_count() == published.parameters);
   CHECK(graph.statistic_count() == published.statistics);
   CHECK(graph.multiply_adds() / 1e6 == Approx(published.million_multiply_adds).margin(5e-4));
+}
+
+// What torch gives in their place is compared by test/parity/networks_parity.py.
+TEST_CASE("networks: first values have the mean and deviation that the model file asks for") {
+  const auto name = GENERATE("tf_efficientnet_lite0", "regnet_y_400mf", "densenet121");
+  const Graph graph = make_model(name).graph;
+  std::vector<float> parameters(graph.parameter_count()), statistics(graph.statistic_count());
+  initialise(graph, 3, parameters, statistics);
+
+  const auto ranges = graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const Initialiser& how = graph.parameters[p].initial;
+    const bool constant = how.kind == Initialiser::Kind::constant;
+    const double deviation = constant                                 ? 0
+                             : how.kind == Initialiser::Kind::uniform ? how.value / std::sqrt(3.)
+                                                                      : how.value;
+    CAPTURE(name, graph.parameters[p].name);
+    const std::span values = std::span(parameters).subspan(ranges[p].first, ranges[p].count);
+    double sum = 0, squares = 0;
+    for (const float v : values) sum += v;
+    const double count = double(values.size()), mean = sum / count;
+    for (const float v : values) squares += (v - mean) * (v - mean);
+    const double four_errors = 4 * deviation / std::sqrt(count);
+    CHECK(std::abs(mean - (constant ? how.value : 0)) <= four_errors + 1e-6);
+    if (count > 100)
+      CHECK(std::abs(std::sqrt(squares / count) - deviation) <= four_errors / std::sqrt(2.) + 1e-6);
+  }
 }
 
 // oneDNN's reference kernels take seconds a call.

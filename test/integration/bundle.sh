@@ -34,7 +34,7 @@ last=step-0000000004.h5
 inside '$B/train --version'
 check "its version" has "^ringtrain [0-9]"
 inside '$B/train --model list'
-check "its models" has "^resnet50 "
+check "its models" has "^ *resnet50 "
 inside 'sh $B/bin/train --nonsense; echo code $?'
 check "arguments and exit codes go through" has "^code 64$"
 inside '$B/mpirun -np 1 /bin/parent'

@@ -505,7 +505,7 @@ TEST_CASE("onednn: LayerNorm agrees with the reference, far from zero, too", "[o
   BackendComparison comparison(layer_norm_case({batch, side, 3, channels}, 0.01f));
   if (far) comparison.map_inputs([](float v) { return 30 + v; });
 
-  comparison.check(far ? 1e-3 : 1e-5);
+  comparison.check(far ? 3e-3 : 1e-5);  // 30 - 29.9 has few digits
 }
 
 TEST_CASE("onednn: multiplication by a number agrees with the reference", "[onednn]") {

@@ -76,7 +76,7 @@ _ringtrain
 echo "${COMPREPLY[*]}"
 EOF
 bash complete.sh train --model resnet1 >log 2>&1
-check "bash completes values" has '^resnet18 resnet101 resnet152$'
+check "bash completes values" has '^resnet18 resnet101 resnet152 resnet18_cifar$'
 bash complete.sh train --dev >log 2>&1
 check "bash completes names" has '^--device$'
 bash complete.sh ringtrain --device = cu >log 2>&1

@@ -163,12 +163,19 @@ Images::Images(const fs::path& home, std::vector<std::string> names, const Datas
       names_(std::move(names)),
       lister_(options.progress) {
   std::map<std::string_view, int> labels;
-  for (const std::string& name : names_) labels.emplace(name, static_cast<int>(labels.size()));
+  std::map<std::string_view, int> second;  // of names that two classes have
+  for (int label = 0; label < std::ssize(names_); ++label)
+    if (!labels.emplace(names_[label], label).second) second.emplace(names_[label], label);
   for (const std::string& name : class_names_in(home_, options.progress)) {
     const auto known = labels.find(name);
     if (known == labels.end())
       fail_images(home_ / name,
                   names_ == options.wnids ? std::string(no_such_wnid) : why_unknown(name, names_));
+    if (second.contains(name))
+      fail_images(home_ / name,
+                  fmt::format("the network's classes {} and {} are both called so, so "
+                              "its label is unknown; take the folder out",
+                              known->second, second[name]));
     append(home_ / name, known->second);
   }
 }

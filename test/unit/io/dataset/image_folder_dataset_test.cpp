@@ -103,6 +103,22 @@ TEST_CASE("images: an evaluation alone has its own classes, or those that a netw
   CHECK(open_with({"c", "a", "b"})->classes() == 2);  // training's word counts
 }
 
+TEST_CASE(
+    "images: of learned names that are equal no label follows, and the others stay in place") {
+  const TempDirectory home;
+  for (const char* name : {"val/crane/1", "val/dog/1"})
+    write_file(home.path() / name, encode_png(small_picture));
+  const auto open_with = [&](std::vector<std::string> names) {
+    return open_dataset("images:" + home.path().native(), Split::evaluation,
+                        {.class_names = std::move(names)});
+  };
+
+  CHECK_THROWS_WITH(open_with({"crane", "cat", "crane", "dog"}),
+                    Contains("val/crane: the network's classes 0 and 2 are both called so"));
+  std::filesystem::remove_all(home.path() / "val/crane");
+  CHECK(open_with({"crane", "cat", "crane", "dog"})->label(0) == 3);
+}
+
 TEST_CASE("images: what cannot be trained on is found when opened") {
   const TempDirectory home;
 

@@ -58,9 +58,11 @@ def read(path):
 
 
 def names_in(text):
-    """Class names of a checkpoint's text, a line each."""
-    plain = {"\\n": "\n", "\\\\": "\\"}
-    return [re.sub(r"\\.", lambda found: plain.get(found[0], found[0]), line) for line in text.split("\n")] if text else []
+    """Class names of a checkpoint's text, a line each. One that is not UTF-8 is as os.fsdecode() has it."""
+    def plain(found):
+        return bytes([int(found[1], 16)]) if found[1] else {b"\\n": b"\n", b"\\\\": b"\\"}.get(found[0], found[0])
+    names = text.encode().split(b"\n") if text else []
+    return [re.sub(rb"\\(?:x([0-9a-f]{2})|.)", plain, name).decode("utf-8", "surrogateescape") for name in names]
 
 
 def digest(data):

@@ -70,6 +70,8 @@ std::size_t sequence_length(unsigned char lead) {
   return 0;
 }
 
+}  // namespace
+
 bool is_utf8(std::string_view text) {
   const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
   while (!text.empty()) {
@@ -86,6 +88,8 @@ bool is_utf8(std::string_view text) {
   }
   return true;
 }
+
+namespace {
 
 /// Of one character; a byte above 127 that stands alone is none of UTF-8.
 bool is_control(std::string_view character) {

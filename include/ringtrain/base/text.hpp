@@ -38,6 +38,9 @@ std::uint64_t unsigned_number(std::string_view text);
 /// `text` as printable() shows it, and its middle left out beyond `most` bytes.
 std::string brief(std::string_view text, std::size_t most = 400);
 
+/// Whether `text` is UTF-8: no overlong form, no surrogate, nothing beyond U+10FFFF.
+bool is_utf8(std::string_view text);
+
 /// `text` as it can be shown and stored as UTF-8, so that what a file or a command line brings in
 /// cannot disturb a terminal: the bytes of control characters and, where the text is not UTF-8, all
 /// bytes above 127 become \xNN.

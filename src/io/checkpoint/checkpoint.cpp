@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "ringtrain/base/error.hpp"
@@ -31,20 +32,43 @@ std::string class_names_text(std::span<const std::string> names) {
   std::string text;
   for (const std::string& name : names) {
     if (&name != names.data()) text += '\n';
-    for (const char c : name) text += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);
+    const bool whole = is_utf8(name);
+    for (const char c : name) {
+      const auto byte = static_cast<unsigned char>(c);
+      text += c == '\n'              ? "\\n"
+              : c == '\\'            ? "\\\\"
+              : whole || byte < 0x80 ? std::string(1, c)
+                                     : fmt::format("\\x{:02x}", byte);
+    }
   }
   return text;
 }
+
+namespace {
+
+// Of a name as class_names_text() has it.
+char take_character(std::string_view& text) {
+  const auto taken = [&](char c, std::size_t length) {
+    text.remove_prefix(length);
+    return c;
+  };
+  if (text[0] != '\\' || text.size() == 1) return taken(text[0], 1);
+  unsigned char byte = 0;
+  const char* const end = text.data() + std::min<std::size_t>(text.size(), 4);
+  if (text[1] == 'x' && text.size() >= 4 &&
+      std::from_chars(text.data() + 2, end, byte, 16).ptr == end)
+    return taken(static_cast<char>(byte), 4);
+  return taken(text[1] == 'n' ? '\n' : text[1], 2);
+}
+
+}  // namespace
 
 std::vector<std::string> class_names_in(std::string_view text) {
   if (text.empty()) return {};
   std::vector<std::string> names = split(text, '\n');
   for (std::string& name : names) {
     std::string plain;
-    for (std::size_t i = 0; i < name.size(); ++i) {
-      const bool escaped = name[i] == '\\' && i + 1 < name.size();
-      plain += !escaped ? name[i] : name[++i] == 'n' ? '\n' : name[i];
-    }
+    for (std::string_view rest = name; !rest.empty();) plain += take_character(rest);
     name = std::move(plain);
   }
   return names;

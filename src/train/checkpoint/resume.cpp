@@ -238,7 +238,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                  {"name", network->name},
                  {"identity", network->identity},
                  {"text", network->text},
-                 {"class_names", network->class_names},
+                 {"class_names", io::class_names_text(network->class_names)},
                  {"hash", network->hash},
                  {"named", network->named},
                  {"goes_on", network->goes_on},
@@ -252,9 +252,15 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
   if (found.contains("failure"))
     throw Error(static_cast<Exit>(found["code"]), "read the network",
                 found["failure"].get<std::string>());
-  return SavedNetwork{found["checkpoint"], found["name"],        found["identity"],
-                      found["text"],       found["class_names"], found["hash"],
-                      found["named"],      found["goes_on"],     found["published"]};
+  return SavedNetwork{found["checkpoint"],
+                      found["name"],
+                      found["identity"],
+                      found["text"],
+                      io::class_names_in(found["class_names"].get<std::string>()),
+                      found["hash"],
+                      found["named"],
+                      found["goes_on"],
+                      found["published"]};
 }
 
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,

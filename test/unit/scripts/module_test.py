@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """module_test.py TRAIN PYTHON_FOLDER: the module `ringtrain` reads what TRAIN writes, and TRAIN what it writes."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -67,6 +68,10 @@ class Module(unittest.TestCase):
             self.assertEqual(file["metadata/class_names"][()].decode().split("\n"), saved.class_names)
             for name, array in saved.tensors.items():
                 np.testing.assert_array_equal(array, file[name][...])
+
+    def test_class_names_that_are_not_utf_8_are_the_folders(self):
+        from ringtrain.checkpoint import names_in
+        self.assertEqual([os.fsencode(name) for name in names_in("caf\\xe9\na\\\\xe9\nb\\n\n\u00e9")], [b"caf\xe9", b"a\\xe9", b"b\n", "\u00e9".encode()])
 
     def test_files_of_format_1_are_read(self):
         file = pathlib.Path(FOLDER).parent / "test/data/format_1/step-0000000004.h5"

@@ -74,8 +74,8 @@ struct CheckpointMetadata {
   bool operator==(const CheckpointMetadata&) const = default;
 };
 
-/// `names`, by label, as one text: a line each, where `\n` and `\\` stand for a newline and a
-/// backslash in a name.
+/// `names`, by label, as one text of UTF-8: a line each, where `\n` and `\\` stand for a newline
+/// and a backslash in a name, and `\xNN` for a byte above 127 of a name that is not UTF-8.
 std::string class_names_text(std::span<const std::string> names);
 /// The names in such a text; none in an empty one.
 std::vector<std::string> class_names_in(std::string_view text);

@@ -151,8 +151,7 @@ TEST_CASE("Checkpoint: network, class names and input come back as they were") {
 
   CHECK(state.metadata.class_names == "a\\nb\n\nc\\\\n");
   CHECK(CheckpointFile::open(path).metadata() == state.metadata);
-  CHECK(class_names_in(state.metadata.class_names) ==
-        std::vector<std::string>{"a\nb", "", "c\\n"});
+  CHECK(class_names_in(state.metadata.class_names) == std::vector<std::string>{"a\nb", "", "c\\n"});
   CHECK_THAT(inspect(path), Contains("\nclasses      3: a") && Contains("\n  loss\n"));
 }
 
@@ -174,6 +173,19 @@ TEST_CASE("Checkpoint: there is room for the names of 22,000 classes, and nothin
   const CheckpointMetadata without = CheckpointFile::open(save_one(other, state)).metadata();
   CHECK(without.class_names.empty());
   CHECK(without.network == state.metadata.network);
+}
+
+TEST_CASE("Checkpoint: names of classes that are not UTF-8 come back as they were") {
+  const TemporaryDirectory directory;
+  State state(240);
+  const std::vector<std::string> names{"caf\xe9", "caf\xc3\xa9", "a\\xe9", "\xff\n\\"};
+  state.metadata.class_names = class_names_text(names);
+
+  const auto path = save_one(directory, state);
+
+  CHECK(state.metadata.class_names == "caf\\xe9\ncaf\xc3\xa9\na\\\\xe9\n\\xff\\n\\\\");
+  CHECK(class_names_in(CheckpointFile::open(path).metadata().class_names) == names);
+  CHECK(class_names_in("\\x\n\\xg0\n\\") == std::vector<std::string>{"x", "xg0", "\\"});
 }
 
 TEST_CASE("Checkpoint: what is published follows the umask, and `lock` does") {

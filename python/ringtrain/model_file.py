@@ -27,18 +27,41 @@ def built_in(name):
     raise ValueError(f"{name!r} is no built-in network: give its model file")
 
 
+def words_of(line):
+    """Its words; `train` knows no other white space."""
+    return [word for word in re.split("[ \t\r]", line.partition("#")[0]) if word]
+
+
+def lines_of(text):
+    return text.removeprefix("\ufeff").split("\n")
+
+
+def head_of(text):
+    """The line that begins the file: its place, and the network's name and number of classes."""
+    for place, line in enumerate(lines_of(text)):
+        if not (words := words_of(line)):
+            continue
+        names = [word for word in words[1:] if "=" not in word]
+        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        if words[0] == "model" and len(names) == 1 and list(options) == ["classes"] and re.fullmatch("[0-9]+", options["classes"]):
+            return place, names[0], options["classes"]
+        break
+    raise ValueError("no model file: it begins with a line such as: model NAME classes=10")
+
+
 def split(text):
     """The lines of the network, and of each block with its parameters."""
     lines, blocks = [], {}
     into = lines
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
+    for line in lines_of(text):
+        words = words_of(line)
         is_result = words[1:2] == ["="]
         if not words or words[0] in ("model", "recipe", "images") and not is_result:
             continue
         if words[0] == "block" and not is_result:
             into = []
-            blocks[words[1]] = (dict(w.split("=") for w in words[2:] if "=" in w), into)
+            name = next(w for w in words[1:] if "=" not in w)
+            blocks[name] = (dict(w.split("=", 1) for w in words[1:] if "=" in w), into)
         elif words == ["end"]:
             into = lines
         else:
@@ -138,7 +161,7 @@ class Network:
 
     def __init__(self, text):
         self.text = text
-        self.name, self.classes = re.search(r"^\s*model\s+(\S+)\s+classes=(\d+)", text, re.M).groups()
+        _, self.name, self.classes = head_of(text)
         layers = layers_of(text, self.classes)
         shapes = shapes_of(layers)
         self.flattened = {layer.name + ".weight": shapes[layer.inputs[0]] for layer in layers if layer.operation == "matrix_product"}
@@ -148,4 +171,7 @@ class Network:
 
     def with_classes(self, classes):
         """The same network for another number of classes."""
-        return Network(re.sub(r"^(\s*model\s+\S+\s+classes=)\d+", rf"\g<1>{classes}", self.text, count=1, flags=re.M))
+        lines = lines_of(self.text)
+        place = head_of(self.text)[0]
+        lines[place] = re.sub("classes=[0-9]+", f"classes={classes}", lines[place], count=1)
+        return Network("\n".join(lines))

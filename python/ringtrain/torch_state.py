@@ -120,7 +120,7 @@ def main():
 def network_of(name, file):
     """Nothing where neither is given."""
     if file:
-        with open(file, encoding="utf-8") as opened:
+        with open(file, encoding="utf-8", errors="replace", newline="") as opened:
             return Network(opened.read())
     return Network(built_in(name)) if name else None
 

@@ -35,8 +35,8 @@ class Module(unittest.TestCase):
         cls.kept.cleanup()
 
     @classmethod
-    def train(cls, *options):
-        command = [TRAIN, "--model", "mlp", "--data", "shapes", "--batch", "8", "--threads", "1", "--eval-every", "0", *options]
+    def train(cls, *options, model="mlp"):
+        command = [TRAIN, *(["--model", model] if model else []), "--data", "shapes", "--batch", "8", "--threads", "1", "--eval-every", "0", *options]
         return subprocess.run(command, cwd=cls.folder, check=True, capture_output=True, text=True)
 
     def evaluation(self, *options):
@@ -68,6 +68,20 @@ class Module(unittest.TestCase):
             self.assertEqual(file["metadata/class_names"][()].decode().split("\n"), saved.class_names)
             for name, array in saved.tensors.items():
                 np.testing.assert_array_equal(array, file[name][...])
+
+    def test_model_files_are_read_as_train_reads_them(self):
+        from ringtrain.model_file import Network
+        layers = "input size=8\nblock stride=2 down\n  conv = convolution channels=4 kernel=3 stride=$stride\nend\na = down\nfc = matrix_product outputs=$classes\nloss\n"
+        for head in ("model classes=10 small", "\ufeff# of mine\r\n model\tsmall  classes=10 # classes=3\r", "# a\fb\u2028model c\x85d\rmodel e\nmodel small classes=10"):
+            text = head + "\n" + layers
+            (self.folder / "small.model").write_bytes(text.encode())
+            ended = self.train("--model-file", "small.model", "--print-model", model=None)
+            read = Network(text).with_classes(12)
+            self.assertIn("small", ended.stdout)
+            self.assertEqual((read.name, read.classes, read.head, read.flattened), ("small", "12", "fc", {"fc.weight": (4, 4, 4)}))
+        for wrong in ("", "input size=8\n", "model small\n", "model a b classes=1\n", "model a classes=x\n"):
+            with self.assertRaisesRegex(ValueError, "it begins with a line such as: model NAME classes=10"):
+                Network(wrong)
 
     def test_class_names_that_are_not_utf_8_are_the_folders(self):
         from ringtrain.checkpoint import names_in

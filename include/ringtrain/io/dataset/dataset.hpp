@@ -60,8 +60,8 @@ struct DatasetOptions {
   /// What `synthetic` makes; the other kinds know their own.
   Extent extent{32, 32};
   int classes = 10;
-  /// Of images:DIR that has no training part: those that a network learned, by label; none: the
-  /// evaluation's own.
+  /// Of images:DIR and tfrecord:DIR that have no training part: those that a network learned, by
+  /// label; none: the evaluation's own.
   std::vector<std::string> class_names = {};
   /// Of images:DIR whose class folders are all called as WordNet's nouns (n and eight digits): the
   /// names by label, whatever folders there are; none: the folders' own.

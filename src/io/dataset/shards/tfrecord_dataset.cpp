@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "io/dataset/datasets.hpp"
 #include "io/dataset/shards/sharded_dataset.hpp"
@@ -118,6 +119,32 @@ std::int32_t first_label(const ShardIndex& training) {
   return std::ranges::any_of(training.table.records, is_zero) ? 0 : 1;
 }
 
+/// How the labels of an evaluation without training are read.
+struct Learned {
+  std::int32_t first = 0;
+  bool is_guess = false;
+};
+
+/// How many labels have the names that a network learned, counted from `first`.
+std::ptrdiff_t matches(const ShardIndex& evaluation, const std::vector<std::string>& learned,
+                       std::int32_t first) {
+  std::set<std::int32_t> labels;
+  for (const Record& record : evaluation.table.records) labels.insert(record.label);
+  return std::ranges::count_if(labels, [&](std::int32_t label) {
+    return label >= first && label - first < std::ssize(learned) &&
+           learned[label - first] == evaluation.table.class_names[label];
+  });
+}
+
+/// Labels that the evaluation lacks say nothing of where they begin: names do, else their number.
+Learned first_learned(const ShardIndex& evaluation, const std::vector<std::string>& learned) {
+  const auto from_0 = matches(evaluation, learned, 0), from_1 = matches(evaluation, learned, 1);
+  if (from_0 != from_1) return {.first = from_0 > from_1 ? 0 : 1};
+  const std::int32_t first = first_label(evaluation);
+  const bool has_last = evaluation.table.class_names.size() == learned.size() + 1;
+  return {.first = first, .is_guess = first > 0 && !has_last};
+}
+
 [[noreturn]] void fail_at_label(const std::string& directory, const Opened& opened,
                                 std::size_t record, std::int32_t first, std::size_t classes) {
   const auto& [offset, bytes, label] = opened.index.table.records[record];
@@ -158,12 +185,14 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
         Exit::data, "read TFRecords in " + printable(directory),
         "no shards there; they are named train-00000-of-01024 and so on, and for evaluation "
         "validation-00000-of-00128");
-  const std::int32_t first = first_label(training.index);
-  auto names = std::move(training.index.table.class_names);
-  if (names.empty())
+  if (training.index.table.class_names.empty())
     throw Error(Exit::data, "read TFRecords in " + printable(directory),
                 "every record of training is damaged; copy the files again");
-  if (first > 0 && !names.empty()) names.erase(names.begin());
+  const auto [first, is_guess] = alone ? first_learned(training.index, options.class_names)
+                                       : Learned{.first = first_label(training.index)};
+  const bool learned = alone && !options.class_names.empty();
+  auto names = learned ? options.class_names : std::move(training.index.table.class_names);
+  if (first > 0 && !learned) names.erase(names.begin());
   Opened opened = split == Split::training || alone
                       ? std::move(training)
                       : open_split(directory, evaluation_splits, options);
@@ -172,8 +201,12 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
   auto data = make_sharded_dataset({"tfrecord", directory, std::move(opened.files),
                                     std::move(opened.index), unpack_tfrecord, first},
                                    options.max_pixels);
-  if (split == Split::training)
-    options.tell(fmt::format("{}, labels from {}", data->description(), first));
+  if (split == Split::training || alone)
+    options.tell(fmt::format("{}, labels from {}{}", data->description(), first,
+                             is_guess
+                                 ? "; that is a guess: no record has label 0, and neither training "
+                                   "shards nor a checkpoint say where they begin"
+                                 : ""));
   return data;
 }
 

@@ -43,6 +43,7 @@ struct Home {
   TempDirectory directory, cache;
   std::vector<std::string> told;
   int index_wait_s = 300;
+  std::vector<std::string> learned = {};
 
   void shard(std::string_view split, int number, int of, std::string_view bytes) const {
     write_text(directory.path() / shard_name(split, number, of), bytes);
@@ -50,9 +51,12 @@ struct Home {
   std::unique_ptr<Dataset> open(Split split = Split::training) {
     const auto tell = [this](const std::string& line) { told.push_back(line); };
     told.clear();
-    return open_dataset(
-        "tfrecord:" + directory.path().native(), split,
-        {.cache_folder = cache.path(), .threads = 3, .index_wait_s = index_wait_s, .tell = tell});
+    return open_dataset("tfrecord:" + directory.path().native(), split,
+                        {.class_names = learned,
+                         .cache_folder = cache.path(),
+                         .threads = 3,
+                         .index_wait_s = index_wait_s,
+                         .tell = tell});
   }
   std::string complaint(Split split = Split::training) {
     const auto error = error_of([&] { open(split); });
@@ -176,7 +180,34 @@ TEST_CASE("tfrecord: an evaluation needs no training beside it") {
   home.shard("validation", 0, 1, record(2, 3) + record(3, 1));
 
   CHECK(labels_of(*home.open(Split::evaluation)) == std::vector{2, 0});
+  CHECK_THAT(home.told.back(), Contains("labels from 1; that is a guess"));
   CHECK_THAT(home.complaint(), Contains("no shards there"));
+}
+
+TEST_CASE("tfrecord: what a network learned says where an evaluation's labels begin") {
+  using Names = std::vector<std::string>;
+  Home home;
+  home.shard("validation", 0, 1, record(2, 3, "dog") + record(3, 1, "cat"));
+  const auto labels = [&](Names learned) {
+    home.learned = std::move(learned);
+    const auto data = home.open(Split::evaluation);
+    CHECK(data->class_names() == home.learned);
+    CHECK_THAT(home.told.back(), !Contains("guess"));
+    return labels_of(*data);
+  };
+
+  CHECK(labels({"bird", "cat", "cow", "dog"}) == std::vector{3, 1});
+  CHECK(labels({"cat", "cow", "dog", "emu"}) == std::vector{2, 0});
+  CHECK(labels({"x", "y", "z"}) == std::vector{2, 0});  // by their number
+  home.learned = {"w", "x", "y", "z"};
+  home.open(Split::evaluation);
+  CHECK_THAT(home.told.back(), Contains("labels from 1; that is a guess"));
+  home.learned = {"cat"};
+  CHECK_THAT(home.complaint(Split::evaluation), Contains("label 3") && Contains("1 to 1"));
+
+  home.shard("validation", 0, 1, record(2, 3) + record(3, 1));
+  CHECK(labels({"0", "1", "2", "3"}) == std::vector{3, 1});
+  CHECK(labels({"1", "2", "3", "4"}) == std::vector{2, 0});
 }
 
 TEST_CASE("tfrecord: files that do not make a whole set are named") {

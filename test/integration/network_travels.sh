@@ -53,7 +53,7 @@ cp -r "$support/../data/photographs" photographs
 launch 2 "$train" --data images:photographs --model-file "$dir/kept" --batch 1 --steps 2 --eval-every 0 --checkpoint-dir photos
 exits "trained on images" 0
 rm -r photographs/val/living
-photos() { launch 2 "$train" --data images:photographs --eval-only --resume photos/step-0000000002.h5; }
+photos() { launch 2 "$train" --data images:photographs --eval-only --checkpoint-dir photos "$@"; }
 photos
 exits "evaluated beside training data" 0
 said=$(top1)
@@ -61,6 +61,12 @@ rm -r photographs/train
 photos
 exits "evaluated without training data" 0
 check "evaluated without training data: as with it" is "$(top1)" "$said"
+photos --model-file "$dir/kept"
+exits "evaluated by a model file" 0
+check "evaluated by a model file: the checkpoint says what the classes are" is "$(top1)" "$said"
+launch 2 "$train" --data images:photographs --eval-only --init-from photos/step-0000000002.h5 --model-file "$dir/kept"
+exits "its weights evaluated by a model file" 0
+check "its weights evaluated by a model file: as before" is "$(top1)" "$said"
 
 job --model mlp --steps 5 --resume "$file"
 exits "another network" 64

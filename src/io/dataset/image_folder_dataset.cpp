@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <system_error>
 
 #include "io/dataset/datasets.hpp"
@@ -110,9 +111,18 @@ std::string why_unknown(const std::string& name, const std::vector<std::string>&
 constexpr std::string_view no_such_wnid =
     "the network's 1,000 classes have no such wnid, so its label is unknown; take the folder out";
 
+// For the log.
+constexpr std::string_view labels_by_place =
+    "; no training part and no checkpoint names the classes: labels are its own folders in order";
+
 bool is_wnid(std::string_view name) {
   return name.size() == 9 && name[0] == 'n' &&
          std::ranges::all_of(name.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted) {
+  const std::set<std::string_view> known(names.begin(), names.end());
+  return std::ranges::all_of(wanted, [&](const auto& name) { return known.contains(name); });
 }
 
 class Images final : public EncodedDataset {
@@ -241,17 +251,24 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
                                                      : folders.evaluation;
   const bool alone = folders.training.empty() || options.elsewhere;
   auto names = class_names_in(alone ? home : folders.training, options.progress);
+  const bool learned =
+      alone ? !options.class_names.empty()
+            : !trains && options.only_evaluated &&
+                  has_all(options.class_names, class_names_in(home, options.progress));
   const bool by_wnid = !options.wnids.empty() && std::ranges::all_of(names, is_wnid);
   if (by_wnid)
     names = options.wnids;
-  else if (alone && !options.class_names.empty())
+  else if (learned)
     names = options.class_names;
+  const bool guesses = !trains && alone && !by_wnid && !learned;
   auto images = std::make_unique<Images>(home, std::move(names), options);
   const bool tells_unused = !unused.empty() && !bare;
-  options.tell(fmt::format("{}, to {} on{}{}{}{}", images->description(),
-                           trains ? "train" : "evaluate", by_wnid ? images->labels_text() : "",
-                           images->left_out(), tells_unused ? "; " : "",
-                           tells_unused ? unused : ""));
+  options.tell(
+      fmt::format("{}, to {} on{}{}{}{}", images->description(), trains ? "train" : "evaluate",
+                  by_wnid   ? images->labels_text()
+                  : guesses ? std::string(labels_by_place)
+                            : "",
+                  images->left_out(), tells_unused ? "; " : "", tells_unused ? unused : ""));
   return images;
 } catch (const fs::filesystem_error& failure) {
   fail_images(failure.path1(), failure.code().message());

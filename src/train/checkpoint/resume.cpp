@@ -205,13 +205,14 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
 
 std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress* progress) {
   const bool named = o.resume.from == config::Resume::From::file;
-  if (!named && !(o.model.empty() && o.model_file.empty())) {
-    if (o.init_from.empty() || !io::WeightsFile::is_one(o.init_from)) return std::nullopt;
-    return SavedNetwork{.checkpoint = o.init_from, .published = true};
-  }
-  auto file = peek(o.resume, o.checkpoint_dir, progress);
+  const bool of_options = !(o.model.empty() && o.model_file.empty());
+  const bool published = of_options && !o.init_from.empty() && io::WeightsFile::is_one(o.init_from);
+  std::optional<io::CheckpointFile> file;
+  // What is evaluated knows its classes, whoever names the network.
+  if (named || !of_options || o.eval_only) file = peek(o.resume, o.checkpoint_dir, progress);
   const bool goes_on = file.has_value();
-  if (!file && !o.init_from.empty()) {
+  if (!file && published) return SavedNetwork{.checkpoint = o.init_from, .published = true};
+  if (!file && !o.init_from.empty() && (!of_options || o.eval_only)) {
     expect_network(o.init_from);
     file = io::CheckpointFile::open(o.init_from, progress);
   }

@@ -90,6 +90,7 @@ io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
                           .tell = tell,
                           .progress = progress};
   if (saved) data.class_names = saved->class_names;
+  data.only_evaluated = o.eval_only;
   data.wnids = wnids_of(o, source, saved);
   if (o.data != "synthetic" && o.val_data != "synthetic") return data;
   // It has no extent and classes of its own: it takes the model's.

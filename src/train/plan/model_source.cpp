@@ -58,6 +58,19 @@ void check(const model::Recipe& recipe) {
 
 }  // namespace
 
+std::optional<int> classes_in(const std::string& network) try {
+  if (network.empty()) return std::nullopt;
+  return model::read_model_file(network, "network", std::nullopt, [](const model::Recipe&) {})
+      .classes;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+std::string network_description(const std::string& name, const std::string& network) {
+  const auto classes = classes_in(network);
+  return brief(name) + (classes ? fmt::format(" for {} classes", *classes) : "");
+}
+
 ModelSource::ModelSource(const config::Options& options, const std::optional<SavedNetwork>& saved)
     : saved_(saved), classes_(options.classes) {
   if (!options.model_file.empty())
@@ -68,6 +81,7 @@ ModelSource::ModelSource(const config::Options& options, const std::optional<Sav
     take_saved();
   else
     take_zoo(config::usual_model);
+  if (options.eval_only && saved) evaluated_classes_ = classes_in(saved->text);
   if (!options.recipe.empty()) text_ = model::with_words(text_, options.recipe);
   if (!options.model.empty()) option_ = "--model " + options.model;
 }
@@ -100,8 +114,9 @@ void ModelSource::take_saved() {
 
 model::Model ModelSource::make(std::optional<int> usual) const {
   const bool as_saved = of_saved_ && saved_->goes_on;
+  const auto classes = classes_ ? classes_ : evaluated_classes_;
   model::Model model = model::read_model_file(text_, of_saved_ ? "network of " + place_ : place_,
-                                              classes_ || as_saved ? classes_ : usual, check);
+                                              classes || as_saved ? classes : usual, check);
   if (saved_ && saved_->named) expect_saved(model);
   return model;
 }
@@ -112,13 +127,10 @@ void ModelSource::expect_saved(const model::Model& model) const {
   const std::string option =
       option_.empty() && classes_ ? fmt::format("--classes {}", *classes_) : option_;
   if (option.empty() || saved_->hash == 0 || model.graph.structure_hash() == saved_->hash) return;
-  std::string held = brief(saved_->name);
-  if (!saved_->text.empty())
-    held += fmt::format(" for {} classes",
-                        model::read_model_file(saved_->text, place_, std::nullopt, check).classes);
   throw Error(Exit::usage, option,
               fmt::format("makes {} for {} classes; {} holds {}: leave the option out, or --resume",
-                          model.name, model.classes, brief(saved_->checkpoint), held));
+                          model.name, model.classes, brief(saved_->checkpoint),
+                          network_description(saved_->name, saved_->text)));
 }
 
 std::string ModelSource::identity(const model::Model& model) const {

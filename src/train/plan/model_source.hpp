@@ -23,6 +23,11 @@ struct SavedNetwork {
   bool published = false;
 };
 
+/// How many classes a checkpoint's network has; nothing where the text cannot be read.
+std::optional<int> classes_in(const std::string& network);
+/// The same for the user: "resnet20 for 10 classes", or the name alone.
+std::string network_description(const std::string& name, const std::string& network);
+
 /// Where a run's network comes from: --model-file, which is read once, the zoo by --model, a
 /// checkpoint, or the default of the zoo.
 class ModelSource {
@@ -33,8 +38,8 @@ class ModelSource {
                        const std::optional<SavedNetwork>& saved = std::nullopt);
 
   /// The network for --classes, else for `usual` classes, else for as many as it has. One that goes
-  /// on has as many as before. Throws Error (usage) where there is none, where the file is wrong,
-  /// and where --model, --model-file or --classes contradict --resume FILE.
+  /// on, or is evaluated, has as many as before. Throws Error (usage) where there is none, where
+  /// the file is wrong, and where --model, --model-file or --classes contradict --resume FILE.
   model::Model make(std::optional<int> usual = std::nullopt) const;
 
   /// What tells the network that trains from others: its name, and of a file what it says.
@@ -55,7 +60,7 @@ class ModelSource {
   std::string option_;  // that named the network; empty: none did
   std::string place_, text_, identity_;
   bool of_file_ = false, of_saved_ = false;
-  std::optional<int> classes_;
+  std::optional<int> classes_, evaluated_classes_;
 };
 
 }  // namespace ringtrain::train

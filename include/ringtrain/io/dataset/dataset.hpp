@@ -63,6 +63,9 @@ struct DatasetOptions {
   /// Of images:DIR and tfrecord:DIR that have no training part: those that a network learned, by
   /// label; none: the evaluation's own.
   std::vector<std::string> class_names = {};
+  /// Nothing is trained: where images:DIR has a training part, too, class_names count, unless they
+  /// lack a class of the evaluation.
+  bool only_evaluated = false;
   /// Of images:DIR whose class folders are all called as WordNet's nouns (n and eight digits): the
   /// names by label, whatever folders there are; none: the folders' own.
   std::vector<std::string> wnids = {};

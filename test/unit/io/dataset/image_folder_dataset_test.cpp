@@ -103,6 +103,39 @@ TEST_CASE("images: an evaluation alone has its own classes, or those that a netw
   CHECK(open_with({"c", "a", "b"})->classes() == 2);  // training's word counts
 }
 
+TEST_CASE("images: an evaluation alone whose classes nobody names says so") {
+  const TempDirectory home;
+  write_file(home.path() / "val/b/1", encode_png(small_picture));
+  const auto told_with = [&](std::vector<std::string> names) {
+    std::string all;
+    open_dataset(
+        "images:" + home.path().native(), Split::evaluation,
+        {.class_names = std::move(names), .tell = [&](const std::string& line) { all += line; }});
+    return all;
+  };
+
+  CHECK_THAT(told_with({}), Contains("to evaluate on; no training part and no checkpoint names"));
+  CHECK_THAT(told_with({"a", "b"}), !Contains("no checkpoint"));
+  write_file(home.path() / "train/b/1", encode_png(small_picture));
+  CHECK_THAT(told_with({}), !Contains("no checkpoint"));
+}
+
+TEST_CASE("images: where nothing is trained, learned names count beside a training part") {
+  const TempDirectory home;
+  for (const char* name : {"train/a/1", "train/b/1", "train/c/1", "val/b/1", "val/c/1"})
+    write_file(home.path() / name, encode_png(small_picture));
+  const auto open_with = [&](std::vector<std::string> names) {
+    return open_dataset("images:" + home.path().native(), Split::evaluation,
+                        {.class_names = std::move(names), .only_evaluated = true});
+  };
+
+  const auto learned = open_with({"b", "c"});  // `a` is new since
+  CHECK(learned->classes() == 2);
+  CHECK(learned->label(0) == 0);
+  CHECK(learned->label(1) == 1);
+  CHECK(open_with({"1", "2", "3"})->label(0) == 1);  // of shards, which have other names
+}
+
 TEST_CASE(
     "images: of learned names that are equal no label follows, and the others stay in place") {
   const TempDirectory home;

@@ -136,6 +136,33 @@ TEST_CASE("resume: another --ema is told apart from another model, and nothing i
       Contains("of another model (tiny): has weights/conv.weight [5,1,1,3], needed is [2,1,1,3]"));
 }
 
+TEST_CASE("resume: what is evaluated knows its classes, whoever names the network") {
+  const io::TemporaryDirectory directory;
+  const SmallTraining training(network(2, 3), 0);
+  io::State file(7);
+  file.layout = training.state.layout();
+  file.buffers = training.state.copy();
+  file.metadata.class_names = "caf\\xe9\nb";
+  const auto path = io::save_one(directory, file);
+  config::Options o;
+  o.model = "mlp";
+  o.checkpoint_dir = std::filesystem::path(directory).string();
+  const auto names_of = [&] {
+    const auto saved = saved_network(o);
+    const auto on_every_rank = saved_network(o, training.session, nullptr);
+    REQUIRE(saved.has_value() == on_every_rank.has_value());
+    if (saved) CHECK(saved->class_names == on_every_rank->class_names);
+    return saved ? saved->class_names : std::vector<std::string>{};
+  };
+
+  CHECK(names_of().empty());  // of a training, the options' network is another
+  o.eval_only = true;
+  CHECK(names_of() == std::vector<std::string>{"caf\xe9", "b"});
+  o.checkpoint_dir.clear();
+  o.init_from = path.string();
+  CHECK(names_of() == std::vector<std::string>{"caf\xe9", "b"});
+}
+
 TEST_CASE("resume: what a file says cannot disturb a terminal") {
   const io::TemporaryDirectory directory;
   const SmallTraining wide(network(5, 3), 0);

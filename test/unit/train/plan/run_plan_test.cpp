@@ -6,6 +6,7 @@
 #include <fstream>
 #include <utility>
 
+#include "ringtrain/model/model_file.hpp"
 #include "support/catch.hpp"
 #include "unit/train/temporary_file.hpp"
 
@@ -383,6 +384,22 @@ TEST_CASE("plan: without a name, the network is that of the checkpoint") {
   CHECK(plan_of(std::nullopt).model.name == config::usual_model);
   CHECK_THROWS_WITH(plan_of(SavedNetwork{.checkpoint = "a.h5", .name = "own"}),
                     Contains("a.h5: holds no network, but the name own: give --model-file"));
+}
+
+TEST_CASE("plan: a network that is evaluated has its checkpoint's classes, whoever names it") {
+  const SavedNetwork saved{.checkpoint = "a.h5",
+                           .name = "mlp",
+                           .text = model::with_classes(model::model_text("mlp"), 12)};
+  const auto classes = [&](bool eval_only) {
+    config::Options o = options_for("mlp");  // whose data have 10
+    o.eval_only = eval_only;
+    return make_run_plan(
+               o, 1, 0, 1, [](const std::string&) {}, nullptr, saved)
+        .model.classes;
+  };
+
+  CHECK(classes(true) == 12);
+  CHECK(classes(false) == 10);
 }
 
 TEST_CASE("plan: a network that contradicts --resume FILE is refused with both") {

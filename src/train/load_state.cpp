@@ -97,12 +97,16 @@ void note_changes(const Resumed& resumed, const Loading& l) {
                            l.run.session.size()));
 }
 
+NetworkToLoad network_of(const model::Model& model) {
+  return {model.graph.structure_hash(),
+          fmt::format("{} for {} classes", model.name, model.classes)};
+}
+
 std::optional<StartingState> from_checkpoint(const Loading& l) {
   const config::Options& o = l.options();
   const auto say = [&](const std::string& line) { l.run.note(line); };
-  const auto resumed =
-      resume(o.resume, o.eval_only ? Wanted::evaluated : Wanted::everything, o.checkpoint_dir,
-             l.run.plan.model.graph.structure_hash(), l.target(), say);
+  const auto resumed = resume(o.resume, o.eval_only ? Wanted::evaluated : Wanted::everything,
+                              o.checkpoint_dir, network_of(l.run.plan.model), l.target(), say);
   if (!resumed) return std::nullopt;
   require_settled_as(resumed->metadata, l);
   const bool newest = o.resume.from == config::Resume::From::newest;

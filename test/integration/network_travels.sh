@@ -67,6 +67,9 @@ check "evaluated by a model file: the checkpoint says what the classes are" is "
 launch 2 "$train" --data images:photographs --eval-only --init-from photos/step-0000000002.h5 --model-file "$dir/kept"
 exits "its weights evaluated by a model file" 0
 check "its weights evaluated by a model file: as before" is "$(top1)" "$said"
+photos --model mlp
+exits "evaluated by another network" 65
+check "evaluated by another network: both are told" has "holds own for [0-9]* classes, whose layers differ from those of mlp for [0-9]* classes"
 
 job --model mlp --steps 5 --resume "$file"
 exits "another network" 64

@@ -148,6 +148,15 @@ std::string why_dropped(const io::CheckpointFile& file, const TrainingState& sta
   return "";
 }
 
+void expect_layers(const NetworkToLoad& network, const io::CheckpointFile& file) {
+  if (file.metadata().model_hash == network.hash) return;
+  throw Error(Exit::incompatible_checkpoint, file.path().string(),
+              fmt::format("holds {}, whose layers differ from those of {}: leave --model, "
+                          "--model-file and --classes out, or give those it was trained with",
+                          network_description(file.metadata().model, file.metadata().network),
+                          network.text));
+}
+
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
 std::string to_text(const io::CheckpointMetadata& m, const std::string& kept_dropped) {
   return nlohmann::json{{"step", m.step},          {"position", m.position},
@@ -273,7 +282,7 @@ bool saves_skipped(const config::Resume& how, const std::filesystem::path& direc
 }
 
 std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
-                              const std::filesystem::path& directory, std::uint64_t model_hash,
+                              const std::filesystem::path& directory, const NetworkToLoad& network,
                               const StateToLoad& to, const Say& say) {
   const auto& [state, communicator, session, progress] = to;
   std::string text, name, lineage;
@@ -284,10 +293,7 @@ std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
       if (lacks_averaged_statistics(*file) && has_averaged_statistics(state))
         say("its moving averages are of weights only: those of running statistics start from "
             "these");
-      if (file->metadata().model_hash != model_hash)
-        throw Error(Exit::incompatible_checkpoint, file->path().string(),
-                    fmt::format("was saved by a {} whose layers differ from this one's",
-                                brief(file->metadata().model)));
+      expect_layers(network, *file);
       if (how.from == config::Resume::From::file) file->verify();  // the newest one is
       if (wanted == Wanted::everything) require_place_for_skipped(*file, state);
       values = read_values(*file, state, wanted);

@@ -53,6 +53,12 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
 bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
                    WorkProgress* progress = nullptr);
 
+/// The network that a state is of.
+struct NetworkToLoad {
+  std::uint64_t hash = 0;
+  std::string text{};  ///< for the user: "resnet20 for 10 classes"
+};
+
 /// A state to load, the same on all ranks. What it names outlives the call.
 struct StateToLoad {
   const TrainingState& state;
@@ -65,7 +71,7 @@ struct StateToLoad {
 /// `to.state`, and the other ranks receive it. nullopt: training starts from scratch. Notes for the
 /// user go to `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
 std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
-                              const std::filesystem::path& directory, std::uint64_t model_hash,
+                              const std::filesystem::path& directory, const NetworkToLoad& network,
                               const StateToLoad& to,
                               const std::function<void(const std::string&)>& say);
 

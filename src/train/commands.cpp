@@ -81,8 +81,6 @@ std::string network_and_plan(const config::Options& options) {
          plan_report(model, options);
 }
 
-}  // namespace
-
 std::string model_row(const model::Model& model) {
   const compute::Shape& in = model.input;
   return fmt::format("  {:<21} {:>10} {:>8} {:>12} {:>11.3f} {:>12.3f} {:>6}\n", model.name,
@@ -91,6 +89,8 @@ std::string model_row(const model::Model& model) {
                      model.training_flops() * 1e-9,
                      model.recipe.top1 > 0 ? fmt::format("{:.2f}", model.recipe.top1) : "-");
 }
+
+}  // namespace
 
 std::string model_table() {
   std::vector<std::string> sources;  // in the order of the networks
@@ -109,8 +109,7 @@ std::string model_table() {
   return table +
          "GMAC/image: multiply-adds of the forward pass. GFLOP/image: floating-point operations to "
          "train on one image.\ntop-1: of the weights that the source publishes, or of its paper, "
-         "in "
-         "percent.\n\nRecipes; docs/reference/model-file.md has the defaults.\n" +
+         "in percent.\n\nRecipes; docs/reference/model-file.md has the defaults.\n" +
          recipes;
 }
 

@@ -116,7 +116,7 @@ def main():
     ours = our_logits(options.build, model, options.pth, images)
     error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
     print(f"{model}: logits of {len(files)} photographs differ by {error:.2g} from onnxruntime's; both have the same top-1: {(ours.argmax(1) == theirs.argmax(1)).all()}")
-    sys.exit(error > 1e-4)
+    sys.exit(bool(error > 1e-4))
 
 
 main()

@@ -14,14 +14,16 @@ kernels::LayerNormOperands layer_norm_operands(const Kind& s, const Binder& b) {
 
 template <>
 Action bind(const LayerNormForward& s, Binder& b) {
-  return [&b, o = layer_norm_operands(s, b), y = b.at(s.y)] { kernels::layer_norm_forward(o, y, b.stream()); };
+  return [&b, o = layer_norm_operands(s, b), y = b.at(s.y)] {
+    kernels::layer_norm_forward(o, y, b.stream());
+  };
 }
 
 template <>
 Action bind(const LayerNormBackward& s, Binder& b) {
   b.reserve(kernels::layer_norm_workspace(b.pixels(s.x), b.channels(s.x)));
-  return [&b, o = layer_norm_operands(s, b), dy = b.at(s.dy), dx = b.at(s.dx), dgamma = b.gradients(s.gamma),
-          dbeta = b.gradients(s.beta)] {
+  return [&b, o = layer_norm_operands(s, b), dy = b.at(s.dy), dx = b.at(s.dx),
+          dgamma = b.gradients(s.gamma), dbeta = b.gradients(s.beta)] {
     kernels::layer_norm_backward(o, dy, dx, dgamma, dbeta, b.floats(), b.stream());
   };
 }

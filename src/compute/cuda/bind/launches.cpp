@@ -230,7 +230,8 @@ std::vector<Launch> Launches::launches(const ConvolutionForward& s) {
 }
 
 std::vector<Launch> Launches::launches(const ConvolutionInputGradient& s) {
-  if (is_own_convolution(schedule_, s)) return {ours("input_gradient", schedule_.tensors[s.dy], s, s.w.count)};
+  if (is_own_convolution(schedule_, s))
+    return {ours("input_gradient", schedule_.tensors[s.dy], s, s.w.count)};
   Launch launch = cudnn(request(schedule_, s, element_), s);
   launch.bytes_read += s.w.count * bytes_of(element_);
   return {launch};

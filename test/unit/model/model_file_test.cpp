@@ -147,6 +147,35 @@ loss
   CHECK(model.graph.parameters[2].dims == std::vector<std::size_t>{4, 1, 1, 5});
 }
 
+TEST_CASE("model file: filters have the numbers of their names") {
+  const Graph graph = read_model(R"(
+model m classes=2
+input size=9x7 channels=1
+blur_pool size=3
+blur_pool size=5 stride=1
+average_pool size=2 stride=1 padding=1 count-padding=yes
+fc = matrix_product outputs=2
+loss
+)")
+                          .graph;
+  std::vector<Filter> filters;
+  std::vector<compute::Shape> shapes;
+  for (const Node& node : graph.nodes)
+    if (const auto* filter = std::get_if<Filter>(&node.operation)) {
+      filters.push_back(*filter);
+      shapes.push_back(graph.tensors[node.output]);
+    }
+
+  REQUIRE(filters.size() == 3);
+  for (int i = 0; i < 9; ++i) CHECK(filters[0].taps[i] == (i == 4 ? 4 : i % 2 ? 2 : 1) / 16.f);
+  CHECK(shapes[0] == compute::Shape{1, 5, 4, 1});
+  CHECK(filters[1].taps[0] == 1 / 256.f);
+  CHECK(filters[1].taps[12] == 36 / 256.f);
+  CHECK(shapes[1] == shapes[0]);
+  CHECK(filters[2].taps == std::vector<float>(4, 0.25f));
+  CHECK(shapes[2] == compute::Shape{1, 6, 5, 1});
+}
+
 TEST_CASE("model file: the documentation names every operation and option, and its examples work") {
   const std::string page = text_of(RINGTRAIN_MODELS "/../docs/reference/model-file.md");
   std::vector<std::string> words = operation_words();

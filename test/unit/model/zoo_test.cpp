@@ -35,7 +35,10 @@ Graph with_every_operation() {
   const compute::TensorId y = g.relu(g.batch_norm("bn", convolved, {}));
   const compute::TensorId half = g.sum(g.max_pool(y, {}), g.shortcut(y, 2, 4));
   const compute::TensorId all = g.beside({g.lrn(half, {}), half});
-  const compute::TensorId pooled = g.dropout(g.global_pool(all), 0.5f);
+  const compute::TensorId scaled = g.scale(all, g.global_pool(all));
+  const compute::TensorId small = g.blur_pool(g.layer_norm("ln", scaled, 1e-6f), 3, 2);
+  const compute::TensorId factor = g.multiply(g.layer_scale("ls", small, 1, true), 0.5f);
+  const compute::TensorId pooled = g.dropout(g.global_pool(factor), 0.5f);
   g.loss(g.matrix_product("fc", pooled, 5, {}, 0.0, true));
   return std::move(g).finish();
 }
@@ -243,6 +246,13 @@ TEST_CASE("structure_hash: every part of a graph that changes what is computed c
       {"an epsilon", [](Graph& g) { operation<BatchNorm>(g).epsilon *= 2; }},
       {"a pool's padding", [](Graph& g) { ++operation<MaxPool>(g).window.left; }},
       {"an LRN's radius", [](Graph& g) { ++operation<Lrn>(g).how.radius; }},
+      {"a whole sample's dropout",
+       [](Graph& g) { operation<DropoutLayer>(g).how.of_sample = true; }},
+      {"a LayerNorm's epsilon", [](Graph& g) { operation<LayerNorm>(g).epsilon *= 2; }},
+      {"a factor", [](Graph& g) { operation<Multiply>(g).factor = 2; }},
+      {"a mirrored border", [](Graph& g) { ++operation<ReflectPad>(g).border; }},
+      {"a filter's number", [](Graph& g) { operation<Filter>(g).taps[1] = 0; }},
+      {"a filter's stride", [](Graph& g) { ++operation<Filter>(g).window.stride_x; }},
       {"what dropout keeps", [](Graph& g) { operation<DropoutLayer>(g).how.keep = 0.25f; }},
       {"a shortcut's stride", [](Graph& g) { ++operation<Shortcut>(g).stride; }},
       {"a loss's weight", [](Graph& g) { operation<Loss>(g).weight = 0.5f; }},

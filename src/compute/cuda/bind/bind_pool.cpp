@@ -3,6 +3,7 @@
 
 #include "compute/cuda/bind/bind.hpp"
 #include "compute/cuda/kernels/arguments/pool.hpp"
+#include "ringtrain/base/error.hpp"
 
 namespace ringtrain::compute::cuda {
 namespace {
@@ -32,7 +33,8 @@ std::uint8_t* winners(const MaxPoolForward& s, Binder& b) {
 
 kernels::FilterOperands filter(const std::vector<float>& taps, const Window& window, TensorId x,
                                TensorId y, const Binder& b) {
-  expects(taps.size() <= kernels::FilterOperands::most_taps, "a filter on a GPU is 7x7 at most");
+  if (taps.size() > kernels::FilterOperands::most_taps)
+    throw Error(Exit::usage, "a filter on a GPU", "has 7x7 numbers at most");
   kernels::FilterOperands o{b.element(), window, b.shape(x), b.shape(y), {}};
   std::ranges::copy(taps, o.taps);
   return o;

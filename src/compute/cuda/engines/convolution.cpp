@@ -256,12 +256,16 @@ Convolution stored(const ConvolutionShape& w, const Shape& x, const Shape& y, El
 }
 
 std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element element) {
-  std::set<TensorId> images;
+  std::set<TensorId> images, ours;
   std::map<TensorId, StoredImage> result;
   for (const Step& step : schedule.steps) {
     if (const auto* s = std::get_if<Input>(&step)) images.insert(s->y);
     const auto* s = std::get_if<ConvolutionForward>(&step);
-    if (s == nullptr || is_ours(schedule, s->window, s->x)) continue;
+    if (s == nullptr) continue;
+    if (is_ours(schedule, s->window, s->x)) {
+      ours.insert(s->x);
+      continue;
+    }
     const Convolution form =
         stored(s->window, schedule.tensors[s->x], schedule.tensors[s->y], element);
     if (form.x == schedule.tensors[s->x]) continue;
@@ -272,6 +276,11 @@ std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element 
           fmt::format("it reads {} channels, which only the first layer may, all in one way",
                       schedule.tensors[s->x].channels));
   }
+  for (const TensorId id : ours)
+    if (result.contains(id))
+      throw Error(Exit::usage, "convolution on a GPU",
+                  "one in groups and one without read the same image, which they want stored "
+                  "otherwise");
   return result;
 }
 

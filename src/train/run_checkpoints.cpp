@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -101,15 +102,18 @@ io::CheckpointMetadata RunCheckpoints::constant() const {
   return constant;
 }
 
-// The writer tells how long it took, and is heard after a step.
+// The writer tells how long it took, and is heard after a step: late, so that two saves could seem
+// to overlap.
 void RunCheckpoints::note_saved(const io::SaveEvent& event) {
   run_.progress.saved(event.step);
   newest_ = event.file;
   name_resume();
   const auto end = metrics::Timeline::Clock::now();
-  run_.progress.record(metrics::Phase::checkpoint_write,
-                       {end - metrics::Timeline::length(event.seconds), end, event.step},
-                       metrics::Row::writer);
+  run_.progress.record(
+      metrics::Phase::checkpoint_write,
+      {std::max(heard_, end - metrics::Timeline::length(event.seconds)), end, event.step},
+      metrics::Row::writer);
+  heard_ = end;
 }
 
 // For the line that tells of a fault. Where no path leads to the folder, there is none.

@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "ringtrain/metrics/trace/timeline.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/load_state.hpp"
 
@@ -37,6 +38,7 @@ class RunCheckpoints {
   const std::string config_, plans_;
   io::CheckpointWriter writer_;
   std::string folder_, newest_;  // --checkpoint-dir as it is now; its newest checkpoint's name
+  metrics::Timeline::Clock::time_point heard_;  // of the last save
 };
 
 }  // namespace ringtrain::train

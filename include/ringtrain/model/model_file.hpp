@@ -26,6 +26,10 @@ std::string with_classes(std::string_view text, int classes);
 /// to judge. Throws Error (usage) for an option that none of these lines has.
 std::string with_words(std::string_view text, std::string_view words);
 
+/// The text as checkpoints hold it: one space between words, no blank lines, no comments but those
+/// above the line `model`. Says the same.
+std::string canonical(std::string_view text);
+
 /// What the text says of training: the comments above its line `model`, and the lines `recipe` and
 /// `images`, each line ended.
 std::string recipe_lines(std::string_view text);

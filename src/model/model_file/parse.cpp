@@ -10,6 +10,7 @@
 #include "model/model_file/operations.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/model/model_file.hpp"
 
 namespace ringtrain::model {
 
@@ -86,6 +87,21 @@ std::optional<Line> read_line(std::string_view text, int number) {
       add_option(line, *word);
   }
   return line;
+}
+
+std::string canonical(std::string_view text) {
+  std::string result;
+  bool above = true;  // the line `model`
+  for (std::string_view line : lines_of(text)) {
+    line = line.substr(0, line.find_last_not_of(spaces) + 1);
+    const std::vector<std::string> words = words_of(line);
+    if (!words.empty())
+      result += fmt::format("{}\n", fmt::join(words, " "));
+    else if (above && line.starts_with('#'))
+      result += fmt::format("{}\n", line);
+    if (!words.empty()) above = false;
+  }
+  return result;
 }
 
 void check_name(std::string_view text) {

@@ -11,6 +11,7 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
+#include "ringtrain/model/model_file.hpp"
 #include "train/plan/data_plan.hpp"
 #include "train/plan/model_source.hpp"
 
@@ -318,7 +319,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   at(progress, Work::plan, options.model.empty() ? source.place() : options.model);
   plan.model = source.make(plan.data().classes());
   plan.options.model = source.identity(plan.model);
-  plan.network = source.text(plan.model);
+  plan.network = model::canonical(source.text(plan.model));
   complete(plan.options, plan.model);
   check_sharding(plan.options);
   check_classes(plan);

@@ -44,6 +44,18 @@ TEST_CASE("model file: its classes can be written over, and nothing else changes
   CHECK(with_classes(model_text("resnet18"), 1000) == model_text("resnet18"));
 }
 
+TEST_CASE("model file: checkpoints hold its words, and what is said of the network above them") {
+  CHECK(canonical("\xEF\xBB\xBF# Of mine. \r\n\n \tmodel  m\tclasses=10 # ten\r\n# layers\n\ninput "
+                  "size=8") == "# Of mine.\nmodel m classes=10\ninput size=8\n");
+  for (const std::string& name : model_names()) {
+    const std::string text = canonical(model_text(name));
+    CAPTURE(name);
+    CHECK(text == canonical(text));
+    CHECK(recipe_lines(text) == recipe_lines(model_text(name)));
+    CHECK(read_model(text).graph.structure_hash() == make_model(name).graph.structure_hash());
+  }
+}
+
 TEST_CASE("model file: what it says of training is its head and two kinds of lines") {
   CHECK(recipe_lines("# Of mine.\n\nmodel m classes=2\nrecipe lr=1\n# layers\ninput size=8\n"
                      "images pad=4 # more\n") == "# Of mine.\nrecipe lr=1\nimages pad=4 # more\n");

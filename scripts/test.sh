@@ -88,6 +88,7 @@ if [ $what = all ]; then
   for fuzz in image tfrecord records checkpoint model config cifar10 messages; do
     part build/asan/test/fuzz/fuzz_$fuzz -max_total_time=300 -timeout=10 -rss_limit_mb=1024 build/asan/test/fuzz/$fuzz.{found,seeds}
   done
+  part test/parity/lite_photographs.sh build/release
   for suite in bookworm trixie; do part test/fresh/run.sh --suite $suite -- scripts/test.sh; done
   cuda=()
   grep -q '^RingtrainCuda_NVCC.*/nvcc$' build/release/CMakeCache.txt || cuda=(--no-cuda)

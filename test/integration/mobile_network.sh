@@ -6,23 +6,26 @@ mpirun=$1 train=$(realpath "$2") model=$3
 enter_folder
 "$train" --model "$model" --print-model | sed 's/^input size=[0-9]*/input size=64/' >small.model
 
-run() { # OPTION...
-  limit=300 launch 2 "$train" --model-file small.model --classes 10 --data synthetic --batch 3 --accumulate 2 --sync-batchnorm \
-    --ema 0.99 --threads 1 --eval-every 0 --lr 0.01 --lr-schedule constant --warmup-epochs 0 "$@"
-}
+limit=300
+options=(--model-file small.model --classes 10 --data synthetic --batch 3 --accumulate 2 --sync-batchnorm --ema 0.99 --threads 1
+  --eval-every 0 --lr 0.01 --lr-schedule constant --warmup-epochs 0)
 
-run --steps 4 --checkpoint-dir plain
-exits "without shards" 0
-run --shard-optimizer --steps 2 --checkpoint-dir shard --checkpoint-every 1
-exits "shards" 0
-check "shards: two checkpoints" test -f shard/step-0000000001.h5 -a -f shard/step-0000000002.h5
-rm shard/step-0000000002.h5
-run --shard-optimizer --steps 4 --checkpoint-dir shard
+begin 2 "$train" "${options[@]}" --shard-optimizer --steps 1000 --checkpoint-dir shard --checkpoint-every 1
+await 100 test -f shard/step-0000000003.h5
+last_writer=$(writer)
+kill -9 "$(rank 1)"
+ends
+check "killed: exit code $code" test $code -ne 0
+await 60 ended "$last_writer"
+killed=$(basename "$(newest shard)" .h5) last=$((10#${killed#step-} + 3))
+launch 2 "$train" "${options[@]}" --shard-optimizer --steps $last --checkpoint-dir shard
 exits "resumed" 0
-check "resumed: at step 2" has "resum.* step 1"
-check "the same bits" is "$(bits shard 4)" "$(bits plain 4)"
+check "resumed: from the newest" has "resumed from $killed.h5 at step"
+launch 2 "$train" "${options[@]}" --steps $last --checkpoint-dir plain
+exits "undisturbed, without shards" 0
+check "the same bits" is "$(bits shard $last)" "$(bits plain $last)"
 
-limit=300 launch 2 "$train" --eval-only --init-from plain/step-0000000004.h5 --data synthetic --batch 3 --threads 1
+launch 2 "$train" --eval-only --init-from "$(file_of plain $last)" --data synthetic --batch 3 --threads 1
 exits "evaluated" 0
 check "evaluated: it tells of top-1" has "top-1"
 exit $bad

@@ -63,16 +63,12 @@ void to_our_layout(const std::vector<float>& theirs, RowLayout row, std::span<fl
         ours[first + p * row.channels + c] = theirs[first + c * row.pixels + p];
 }
 
-std::string folderless(const std::string& name) { return name.substr(name.find('/') + 1); }
-
-bool is_loaded(const io::TensorInfo& info) {
-  return info.name.starts_with("weights/") || info.name.starts_with("statistics/");
-}
+bool is_loaded(const io::TensorInfo& info) { return io::is_weight(info) || io::is_statistic(info); }
 
 std::set<std::string> names_of(const TrainingState& state) {
   std::set<std::string> names;
   for (const io::TensorPlace& place : state.layout().tensors)
-    if (is_loaded(place.info)) names.insert(folderless(place.info.name));
+    if (is_loaded(place.info)) names.insert(io::without_folder(place.info.name));
   return names;
 }
 
@@ -130,7 +126,7 @@ class PublishedReader {
 };
 
 void PublishedReader::take(const io::TensorPlace& place, std::vector<std::vector<float>>& values) {
-  const std::string name = folderless(place.info.name);
+  const std::string name = io::without_folder(place.info.name);
   const Extents needed = torch_shape(place.info.shape);
   const auto found = places_.find(name);
   const bool average = io::is_average(place.info);
@@ -145,7 +141,7 @@ void PublishedReader::take(const io::TensorPlace& place, std::vector<std::vector
   const RowLayout row = layout == layouts_.end() ? RowLayout{} : layout->second;
   to_our_layout(theirs, row, std::span(values[place.buffer]).subspan(place.offset, theirs.size()));
   used_[found->second] = true;
-  if (!average) ++(place.info.name.starts_with("weights/") ? weights_ : statistics_);
+  if (!average) ++(io::is_weight(place.info) ? weights_ : statistics_);
 }
 
 void PublishedReader::miss(const std::string& name, const Extents& needed,

@@ -42,7 +42,7 @@ bool is_needed(const io::TensorInfo& info) {
 }
 
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
-std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
+std::string averaged_name(const std::string& name) { return "ema/" + io::without_folder(name); }
 
 bool is_averaged_statistic(const io::TensorInfo& info) {
   return io::is_average(info) &&
@@ -77,7 +77,7 @@ std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::T
   if (wanted == Wanted::evaluated)
     if (const auto average = file.find({averaged_name(info.name), info.shape})) return average;
   if (is_averaged_statistic(info) && lacks_averaged_statistics(file))
-    return file.find({"statistics" + info.name.substr(info.name.find('/')), info.shape});
+    return file.find({"statistics/" + io::without_folder(info.name), info.shape});
   return file.find(info);
 }
 

@@ -18,12 +18,6 @@ namespace {
 
 constexpr std::size_t most_reported = 10;
 
-bool is_weight(const io::TensorInfo& info) { return info.name.starts_with("weights/"); }
-bool is_statistic(const io::TensorInfo& info) { return info.name.starts_with("statistics/"); }
-
-// `weights/fc.bias` -> `fc.bias`
-std::string without_folder(const std::string& name) { return name.substr(name.find('/') + 1); }
-
 // The parameters of the layers whose outputs are logits.
 std::set<std::string> heads_of(const model::Graph& graph) {
   std::set<compute::TensorId> logits;
@@ -71,7 +65,7 @@ std::set<std::string> auxiliary_of(const model::Graph& graph) {
 // The tensor of `file` that `info` starts from: its moving average, or itself.
 std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::TensorInfo& info) {
   for (const char* folder : {"ema/", "weights/", "statistics/"})
-    if (const auto found = file.find({folder + without_folder(info.name), info.shape}))
+    if (const auto found = file.find({folder + io::without_folder(info.name), info.shape}))
       return found;
   return std::nullopt;
 }
@@ -87,9 +81,9 @@ Reading read(const io::CheckpointFile& file, Heads heads, const model::Graph& gr
   const std::set<std::string> of_heads = heads_of(graph);
   Reading reading{state.copy(), {}, {}};
   for (const auto& [info, buffer, offset] : state.layout().tensors) {
-    if (!is_weight(info) && !io::is_average(info) && !is_statistic(info)) continue;
+    if (!io::is_weight(info) && !io::is_average(info) && !io::is_statistic(info)) continue;
     const bool may_differ =
-        heads == Heads::may_differ && of_heads.contains(without_folder(info.name));
+        heads == Heads::may_differ && of_heads.contains(io::without_folder(info.name));
     if (const auto source = source_of(file, info))
       file.read(*source,
                 std::span(reading.values[buffer]).subspan(offset, io::element_count(info)));
@@ -106,7 +100,7 @@ void add_unused(const io::CheckpointFile& file, const TrainingState& state,
   std::set<std::string> names;
   for (const io::TensorPlace& place : state.layout().tensors) names.insert(place.info.name);
   for (const io::TensorInfo& info : file.tensors())
-    if ((is_weight(info) || is_statistic(info)) && !names.contains(info.name))
+    if ((io::is_weight(info) || io::is_statistic(info)) && !names.contains(info.name))
       misfits.push_back("has " + io::describe(info) + ", which this model has not");
 }
 

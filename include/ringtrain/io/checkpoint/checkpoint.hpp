@@ -27,8 +27,18 @@ struct TensorInfo {
 std::uint64_t element_count(const TensorInfo& tensor);
 /// `name [64,3,7,7]`
 std::string describe(const TensorInfo& tensor);
+/// Whether it holds a weight.
+inline bool is_weight(const TensorInfo& tensor) { return tensor.name.starts_with("weights/"); }
+/// Whether it holds a running mean or variance.
+inline bool is_statistic(const TensorInfo& tensor) {
+  return tensor.name.starts_with("statistics/");
+}
 /// Whether it holds the average of a weight or statistic over the steps.
 inline bool is_average(const TensorInfo& tensor) { return tensor.name.starts_with("ema/"); }
+/// The name within its kind: `fc.bias` of `weights/fc.bias`.
+inline std::string without_folder(const std::string& name) {
+  return name.substr(name.find('/') + 1);
+}
 
 /// Where a tensor lies in the trainer's flat buffers: floats `offset` .. of buffer `buffer`.
 struct TensorPlace {

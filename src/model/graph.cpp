@@ -95,6 +95,20 @@ double Graph::multiply_adds() const {
   return sum;
 }
 
+// The first layer needs no gradient of the image.
+double Graph::training_flops() const {
+  double first = 0;
+  for (const Node& node : nodes)
+    if (const auto* c = std::get_if<Convolution>(&node.operation)) {
+      first = double(tensors[node.output].pixels()) * double(parameters[c->w].count());
+      break;
+    } else if (const auto* m = std::get_if<MatrixProduct>(&node.operation)) {
+      first = double(parameters[m->w].count());
+      break;
+    }
+  return 6 * multiply_adds() - 2 * first;
+}
+
 std::uint64_t Graph::structure_hash() const {
   std::string all;
   for (const Node& node : nodes) {

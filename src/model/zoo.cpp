@@ -37,18 +37,4 @@ Model make_model(const std::string& name, std::optional<int> classes) {
   return read_model_file(model_text(name), name + ".model", classes, [](const Recipe&) {});
 }
 
-// The first layer needs no gradient of the image.
-double Model::training_flops() const {
-  double first = 0;
-  for (const Node& node : graph.nodes)
-    if (const auto* c = std::get_if<Convolution>(&node.operation)) {
-      first = double(graph.tensors[node.output].pixels()) * double(graph.parameters[c->w].count());
-      break;
-    } else if (const auto* m = std::get_if<MatrixProduct>(&node.operation)) {
-      first = double(graph.parameters[m->w].count());
-      break;
-    }
-  return 6 * graph.multiply_adds() - 2 * first;
-}
-
 }  // namespace ringtrain::model

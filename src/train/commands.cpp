@@ -16,6 +16,7 @@
 #include "ringtrain/train/run.hpp"
 #include "train/checkpoint/resume.hpp"
 #include "train/plan/model_source.hpp"
+#include "train/plan/run_plan.hpp"
 #include "train/preflight/memory_report.hpp"
 
 namespace ringtrain::train {
@@ -72,13 +73,16 @@ std::string network_and_plan(const config::Options& options) {
   std::optional<SavedNetwork> saved;
   note_failure([&] { saved = saved_network(options); });
   const ModelSource source(options, saved);
-  const model::Model model = source.make();
+  const RunPlan plan = plan_without_data(source, options, 1);
+  const model::Graph& graph = plan.graph(model::Mode::training);
+  const compute::Shape& image = graph.tensors[0];
   return fmt::format(
-             "{} ({}): {} parameters, {:.3f} GMAC forward, {:.3f} GFLOP to train on an image\n{}",
-             model.name, source.place(), grouped(model.graph.parameter_count()),
-             model.graph.multiply_adds() * 1e-9, model.training_flops() * 1e-9,
-             model::recipe_lines(source.text(model))) +
-         plan_report(model, options);
+             "{} ({}): {} parameters, {:.3f} GMAC forward, {:.3f} GFLOP to train on an image of "
+             "{}x{}\n{}",
+             plan.model.name, source.place(), grouped(graph.parameter_count()),
+             graph.multiply_adds() * 1e-9, graph.training_flops() * 1e-9, image.height, image.width,
+             model::recipe_lines(plan.network)) +
+         plan_report(source, options);
 }
 
 std::string model_row(const model::Model& model) {
@@ -86,7 +90,7 @@ std::string model_row(const model::Model& model) {
   return fmt::format("  {:<21} {:>10} {:>8} {:>12} {:>11.3f} {:>12.3f} {:>6}\n", model.name,
                      fmt::format("{}x{}x{}", in.height, in.width, in.channels), model.classes,
                      grouped(model.graph.parameter_count()), model.graph.multiply_adds() * 1e-9,
-                     model.training_flops() * 1e-9,
+                     model.graph.training_flops() * 1e-9,
                      model.recipe.top1 > 0 ? fmt::format("{:.2f}", model.recipe.top1) : "-");
 }
 

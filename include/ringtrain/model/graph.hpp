@@ -177,6 +177,8 @@ struct Graph {
   std::vector<compute::StatisticsRange> statistics_ranges() const;
   /// Multiply-adds of the forward pass of one image in convolutions and matrix products.
   double multiply_adds() const;
+  /// Floating-point operations of one training image: forward, and two such in backward.
+  double training_flops() const;
   /// Of operations, shapes and names: equal graphs compute the same and can share checkpoints.
   std::uint64_t structure_hash() const;
 };

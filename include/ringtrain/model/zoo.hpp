@@ -65,8 +65,6 @@ struct Model {
   int classes = 0;
   Graph graph;
   Recipe recipe;
-  /// Floating-point operations of one training image: forward, and two such in backward.
-  double training_flops() const;
 };
 
 /// The networks that the program brings: each is a file of models/, which the build embeds.

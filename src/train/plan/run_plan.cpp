@@ -339,16 +339,18 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   return plan;
 }
 
-RunPlan plan_without_data(const model::Model& model, const config::Options& options, int ranks,
+RunPlan plan_without_data(const ModelSource& source, const config::Options& options, int ranks,
                           std::optional<int> usual_batch) {
   RunPlan plan;
   plan.options = options;
   plan.ranks = plan.hosts = ranks;
   plan.data_threads =
       options.data_threads.value_or(static_cast<int>(std::thread::hardware_concurrency()));
-  plan.model = model;
+  plan.model = source.make();
+  plan.network = source.text(plan.model);
   complete(plan.options, plan.model);
   plan.optimizer = optimizer_of(plan.options, plan.model);
+  plan_images(plan);
   plan.share.count = usual_batch.value_or(plan.model.recipe.batch);
   if (options.global_batch)
     plan.share.count = std::max(1, *options.global_batch / options.accumulate);

@@ -119,9 +119,11 @@ RunPlan make_run_plan(
 /// How an image becomes the network's input in evaluation, as JSON (checkpoint-format.md).
 std::string input_text(const RunPlan& plan);
 
-/// What can be planned of `model` without data: the run of `ranks` ranks, each on a host of its
-/// own. A rank has the batch of the options, else `usual_batch`, else the recipe's.
-RunPlan plan_without_data(const model::Model& model, const config::Options& options, int ranks,
+/// What can be planned of a network without data: the run of `ranks` ranks, each on a host of its
+/// own. A rank has the batch of the options, else `usual_batch`, else the recipe's. Throws Error
+/// (usage) as ModelSource::make() does, and where the recipe's sizes of images would change the
+/// network's parameters.
+RunPlan plan_without_data(const ModelSource& source, const config::Options& options, int ranks,
                           std::optional<int> usual_batch = std::nullopt);
 
 /// --bucket-mb on GPUs, where it is not given. NCCL's latency grows with the ranks, and fewer sums

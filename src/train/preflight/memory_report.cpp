@@ -130,7 +130,8 @@ std::string speed_text(const RunPlan& run, const compute::GpuPlan& plan,
   const double update = update_bytes(run, element);
   const double bytes = double(plan.bytes_moved()) + update;
   const double by_memory = gpu.bytes_per_second * images / bytes;
-  const double by_arithmetic = gpu.flops_per_second_of(element) / run.model.training_flops();
+  const double by_arithmetic =
+      gpu.flops_per_second_of(element) / run.graph(model::Mode::training).training_flops();
   const double seconds = predicted_seconds(plan, gpu, element) + update / gpu.bytes_per_second;
   return fmt::format(
       "{:.{}f} MB/image\n"
@@ -150,7 +151,7 @@ std::string shards_text(const RunPlan& plan) {
       own_slot_bytes(plan) * shards(plan) / giga, shards(plan));
 }
 
-std::string gpu_report(const model::Model& model, const config::Options& o) {
+std::string gpu_report(const ModelSource& source, const config::Options& o) {
   const compute::GpuModel& gpu = compute::gpu_model(*o.plan_device);
   const Element element = config::element_of(o.precision);
   if (!gpu.has(element))
@@ -158,7 +159,7 @@ std::string gpu_report(const model::Model& model, const config::Options& o) {
         Exit::usage, "--plan-device " + gpu.name,
         fmt::format("{} has no {}; say --precision fp16, or fp32", gpu.title, name_of(element)));
   const auto planner = compute::make_gpu_planner(gpu, element, o.deterministic);
-  const RunPlan run = plan_without_data(model, o, 2, gpu_batch);
+  const RunPlan run = plan_without_data(source, o, 2, gpu_batch);
   const auto schedule_of = [&](model::Mode mode) {
     return make_schedule(
         run,
@@ -206,9 +207,9 @@ std::string travel_line(const RunPlan& plan) {
                      bytes / mega, 100 * bytes / all, all / mega);
 }
 
-std::string cpu_report(const model::Model& model, const config::Options& o) {
+std::string cpu_report(const ModelSource& source, const config::Options& o) {
   check_cpu_precision(o.precision);
-  const RunPlan plan = plan_without_data(model, o, 2);
+  const RunPlan plan = plan_without_data(source, o, 2);
   const RankMemory memory = rank_memory(plan);
   return fmt::format("{} on this CPU: a rank's training, {}, {} images a step\n", plan.model.name,
                      name_of(config::cpu_element_of(o.precision)), plan.share.count) +
@@ -247,8 +248,8 @@ double checkpoint_bytes(const RunPlan& plan) {
          float_bytes(statistics);
 }
 
-std::string plan_report(const model::Model& model, const config::Options& options) {
-  return options.plan_device ? gpu_report(model, options) : cpu_report(model, options);
+std::string plan_report(const ModelSource& source, const config::Options& options) {
+  return options.plan_device ? gpu_report(source, options) : cpu_report(source, options);
 }
 
 }  // namespace ringtrain::train

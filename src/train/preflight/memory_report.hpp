@@ -6,11 +6,11 @@
 
 namespace ringtrain::train {
 
-/// What `--plan` prints about one rank's step of training `model`: memory and, for a GPU, bytes
+/// What `--plan` prints about one rank's step of training the network: memory and, for a GPU, bytes
 /// moved an image, fusions, the most that memory and arithmetic allow, and the step time they
 /// predict. Needs no data, no other rank and no GPU. Throws Error (usage) when the build cannot
 /// plan for the device.
-std::string plan_report(const model::Model& model, const config::Options& options);
+std::string plan_report(const ModelSource& source, const config::Options& options);
 
 /// Bytes that a rank's training takes on CPUs.
 struct RankMemory {

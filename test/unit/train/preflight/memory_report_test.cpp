@@ -18,9 +18,7 @@ config::Options planned(const std::string& model, std::optional<std::string> dev
   return o;
 }
 
-std::string report_of(const config::Options& o) {
-  return plan_report(model::make_model(o.model), o);
-}
+std::string report_of(const config::Options& o) { return plan_report(ModelSource(o), o); }
 
 }  // namespace
 
@@ -46,6 +44,29 @@ TEST_CASE("plan: checkpoint slots are two copies of the state") {
   CHECK_THAT(with, Contains("two slots for checkpoints                        0.004 GB"));
 }
 
+TEST_CASE("plan: images have the sizes that the recipe trains and evaluates on") {
+  config::Options o = planned("resnet20", std::nullopt);
+  o.batch = 64;
+  const RankMemory usual = rank_memory(plan_without_data(ModelSource(o), o, 2));
+  o.recipe = "crop=none:16";
+
+  const RankMemory small = rank_memory(plan_without_data(ModelSource(o), o, 2));
+
+  CHECK(small.activations < 0.3 * usual.activations);
+  CHECK(small.batches == usual.batches / 4);
+  CHECK(small.evaluation == usual.evaluation);
+  CHECK(small.state == usual.state);
+}
+
+TEST_CASE("plan: bytes and arithmetic of a GPU are of the size that is trained") {
+  if constexpr (!BUILT_WITH_CUDA) return;  // plan_device_test.cpp has what such a build says
+  config::Options o = planned("resnet50", "h100");
+  CHECK_THAT(report_of(o), Contains(" 32841 by arithmetic"));
+  o.recipe = "crop=112";
+
+  CHECK_THAT(report_of(o), Contains(" 124524 by arithmetic"));
+}
+
 TEST_CASE("plan: what does not fit is planned all the same") {
   config::Options o = planned("cifar10_cnn", std::nullopt);  // whose pools keep what wins
   o.batch = 1'000'000;
@@ -63,25 +84,23 @@ TEST_CASE("plan: between CPUs, gradients that travel in 16 bits take no memory")
 
 TEST_CASE("plan: compressed gradients take memory, and few bytes") {
   config::Options o = planned("resnet20", std::nullopt);
-  const double before = rank_memory(plan_without_data(model::make_model(o.model), o, 2)).state;
+  const double before = rank_memory(plan_without_data(ModelSource(o), o, 2)).state;
   o.compress = {.kind = allreduce::Compression::Kind::topk, .ratio = 0.01};
 
   CHECK_THAT(report_of(o), Contains("between two hosts: 0.03 MB of gradients a step, 2.5"));
-  CHECK(rank_memory(plan_without_data(model::make_model(o.model), o, 2)).state - before >
-        3 * 4 * 260'000);
-  CHECK(rank_memory(plan_without_data(model::make_model(o.model), o, 2)).state - before <
-        3 * 4 * 270'000);
+  CHECK(rank_memory(plan_without_data(ModelSource(o), o, 2)).state - before > 3 * 4 * 260'000);
+  CHECK(rank_memory(plan_without_data(ModelSource(o), o, 2)).state - before < 3 * 4 * 270'000);
 }
 
 TEST_CASE("plan: of shared momentum a rank has its part") {
   config::Options o = planned("resnet50", std::nullopt);
-  const double whole = rank_memory(plan_without_data(model::make_model(o.model), o, 4)).state;
+  const double whole = rank_memory(plan_without_data(ModelSource(o), o, 4)).state;
   o.shard_optimizer = true;
 
   // 25,557,032 momenta of 4 bytes.
-  CHECK(whole - rank_memory(plan_without_data(model::make_model(o.model), o, 4)).state ==
+  CHECK(whole - rank_memory(plan_without_data(ModelSource(o), o, 4)).state ==
         Approx(25'557'032 * 4 * 0.75));
-  CHECK(rank_memory(plan_without_data(model::make_model(o.model), o, 1)).state == whole);
+  CHECK(rank_memory(plan_without_data(ModelSource(o), o, 1)).state == whole);
   CHECK_THAT(report_of(o), Contains("each of N ranks has 1/N of 0.102 GB"));
 }
 

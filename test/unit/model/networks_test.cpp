@@ -68,6 +68,14 @@ TEST_CASE("networks: parameters, statistics and multiply-adds are the published 
   CHECK(graph.multiply_adds() / 1e6 == Approx(published.million_multiply_adds).margin(5e-4));
 }
 
+TEST_CASE("networks: what torchvision and timm publish weights of has their top-1") {
+  for (const std::string& name : model_names()) {
+    const Recipe recipe = make_model(name).recipe;
+    CAPTURE(name);
+    if (recipe.source == "torchvision" || recipe.source == "timm") CHECK(recipe.top1 > 60);
+  }
+}
+
 // What torch gives in their place is compared by test/parity/networks_parity.py.
 TEST_CASE("networks: first values have the mean and deviation that the model file asks for") {
   const auto name = GENERATE("tf_efficientnet_lite0", "regnet_y_400mf", "densenet121");

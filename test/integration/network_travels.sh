@@ -71,6 +71,18 @@ photos --model mlp
 exits "evaluated by another network" 65
 check "evaluated by another network: both are told" has "holds own for [0-9]* classes, whose layers differ from those of mlp for [0-9]* classes"
 
+# Some of ImageNet's classes have their labels: of 1,000, also where the network is named again.
+cp -r "$support/../data/photographs" wnids
+for split in train val; do mv wnids/$split/objects wnids/$split/n03063599; mv wnids/$split/living wnids/$split/n02123159; done
+sed 's/^recipe/images labels=imagenet\nrecipe/' "$dir/kept" >imagenet.model
+some() { launch 2 "$train" --data images:wnids --model-file imagenet.model --batch 1 --eval-every 0 --checkpoint-dir some "$@"; }
+some --steps 1 --classes 1000
+exits "some of ImageNet's classes" 0
+some --steps 2
+exits "some of ImageNet's classes, resumed" 0
+check "some of ImageNet's classes, resumed: the labels are its own" has "labels are those of the network's wnids, of which 998 have no images"
+check "some of ImageNet's classes, resumed: it goes on" has "resumed from step-0000000001.h5 at step 1"
+
 job --model mlp --steps 5 --resume "$file"
 exits "another network" 64
 check "another network: both are told" has "--model mlp: makes mlp for 10 classes; .*step-0000000004.h5 holds own for 10 classes"

@@ -216,9 +216,8 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
   const bool named = o.resume.from == config::Resume::From::file;
   const bool of_options = !(o.model.empty() && o.model_file.empty());
   const bool published = of_options && !o.init_from.empty() && io::WeightsFile::is_one(o.init_from);
-  std::optional<io::CheckpointFile> file;
-  // What is evaluated knows its classes, whoever names the network.
-  if (named || !of_options || o.eval_only) file = peek(o.resume, o.checkpoint_dir, progress);
+  // It knows its classes, whoever names the network.
+  std::optional<io::CheckpointFile> file = peek(o.resume, o.checkpoint_dir, progress);
   const bool goes_on = file.has_value();
   if (!file && published) return SavedNetwork{.checkpoint = o.init_from, .published = true};
   if (!file && !o.init_from.empty() && (!of_options || o.eval_only)) {
@@ -235,7 +234,8 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
                       .class_names = io::class_names_in(m.class_names),
                       .hash = m.model_hash,
                       .named = named,
-                      .goes_on = goes_on};
+                      .goes_on = goes_on,
+                      .published = published};
 }
 
 std::optional<SavedNetwork> saved_network(const config::Options& options,

@@ -38,8 +38,8 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
                                                      WorkProgress* progress = nullptr);
 
 /// The network of the checkpoint that the options name, or find, to go on from or to start from.
-/// Nothing where there is none, or where the options name a network and neither --resume FILE nor
-/// --eval-only. Throws as CheckpointFile::open() does.
+/// Nothing where there is none, or where the options name a network that starts from a checkpoint
+/// to train. Throws as CheckpointFile::open() does.
 std::optional<SavedNetwork> saved_network(const config::Options& options,
                                           WorkProgress* progress = nullptr);
 

@@ -19,7 +19,7 @@ struct SavedNetwork {
   std::uint64_t hash = 0;
   bool named = false;    ///< by --resume FILE: the user must not say otherwise
   bool goes_on = false;  ///< its training goes on, so its classes stay
-  /// Only weights, of safetensors or torch: of the network that the options name.
+  /// --init-from names only weights, of safetensors or torch: of the network of the options.
   bool published = false;
 };
 

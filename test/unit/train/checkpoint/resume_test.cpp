@@ -156,11 +156,12 @@ TEST_CASE("resume: a checkpoint of another network is refused with both, and the
 
   CHECK_THAT(refused(plain),
              Contains("holds tiny, whose layers differ from those of mlp for 12 classes: leave"));
-  file.metadata.network = "model tiny classes=3\ninput size=4\nfc = matrix_product outputs=3\nloss\n";
+  file.metadata.network =
+      "model tiny classes=3\ninput size=4\nfc = matrix_product outputs=3\nloss\n";
   CHECK_THAT(refused(directory), Contains("holds tiny for 3 classes, whose layers differ"));
 }
 
-TEST_CASE("resume: what is evaluated knows its classes, whoever names the network") {
+TEST_CASE("resume: what goes on or is evaluated knows its classes, whoever names the network") {
   const io::TemporaryDirectory directory;
   const SmallTraining training(network(2, 3), 0);
   io::State file(7);
@@ -179,11 +180,13 @@ TEST_CASE("resume: what is evaluated knows its classes, whoever names the networ
     return saved ? saved->class_names : std::vector<std::string>{};
   };
 
-  CHECK(names_of().empty());  // of a training, the options' network is another
-  o.eval_only = true;
+  o.eval_only = GENERATE(true, false);
   CHECK(names_of() == std::vector<std::string>{"caf\xe9", "b"});
   o.checkpoint_dir.clear();
   o.init_from = path.string();
+  o.eval_only = false;
+  CHECK(names_of().empty());  // a training that only starts there has classes of its own
+  o.eval_only = true;
   CHECK(names_of() == std::vector<std::string>{"caf\xe9", "b"});
 }
 

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <set>
 #include <system_error>
 
+#include "io/dataset/class_names.hpp"
 #include "io/dataset/datasets.hpp"
 #include "io/dataset/image_listing.hpp"
 #include "io/files/file_bytes.hpp"
@@ -97,16 +96,8 @@ class NameList {
   std::vector<std::size_t> ends_;
 };
 
-/// Why the label of a class is unknown that only the evaluation has.
-std::string why_unknown(const std::string& name, const std::vector<std::string>& training) {
-  for (const std::string& other : training)
-    if (const auto spellings = composed_otherwise(other, name))
-      return fmt::format(
-          "training's class {} is spelt otherwise: {} there, {} here, which look alike (Unicode's "
-          "NFC and NFD; macOS makes the latter); give both the same name",
-          printable(other), spellings->first, spellings->second);
-  return "training has no such class, so its label is unknown (images belong in <class>/<image>)";
-}
+constexpr std::string_view no_such_class =
+    "training has no such class, so its label is unknown (images belong in <class>/<image>)";
 
 constexpr std::string_view no_such_wnid =
     "the network's 1,000 classes have no such wnid, so its label is unknown; take the folder out";
@@ -114,16 +105,6 @@ constexpr std::string_view no_such_wnid =
 // For the log.
 constexpr std::string_view labels_by_place =
     "; no training part and no checkpoint names the classes: labels are its own folders in order";
-
-bool is_wnid(std::string_view name) {
-  return name.size() == 9 && name[0] == 'n' &&
-         std::ranges::all_of(name.substr(1), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted) {
-  const std::set<std::string_view> known(names.begin(), names.end());
-  return std::ranges::all_of(wanted, [&](const auto& name) { return known.contains(name); });
-}
 
 class Images final : public EncodedDataset {
  public:
@@ -172,21 +153,11 @@ Images::Images(const fs::path& home, std::vector<std::string> names, const Datas
       home_(home),
       names_(std::move(names)),
       lister_(options.progress) {
-  std::map<std::string_view, int> labels;
-  std::map<std::string_view, int> second;  // of names that two classes have
-  for (int label = 0; label < std::ssize(names_); ++label)
-    if (!labels.emplace(names_[label], label).second) second.emplace(names_[label], label);
+  const LabelsByName labels(names_, names_ == options.wnids ? no_such_wnid : no_such_class);
   for (const std::string& name : class_names_in(home_, options.progress)) {
-    const auto known = labels.find(name);
-    if (known == labels.end())
-      fail_images(home_ / name,
-                  names_ == options.wnids ? std::string(no_such_wnid) : why_unknown(name, names_));
-    if (second.contains(name))
-      fail_images(home_ / name,
-                  fmt::format("the network's classes {} and {} are both called so, so "
-                              "its label is unknown; take the folder out",
-                              known->second, second[name]));
-    append(home_ / name, known->second);
+    const auto [label, why_not] = labels.find(name);
+    if (!why_not.empty()) fail_images(home_ / name, why_not);
+    append(home_ / name, label);
   }
 }
 
@@ -255,7 +226,7 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
       alone ? !options.class_names.empty()
             : !trains && options.only_evaluated &&
                   has_all(options.class_names, class_names_in(home, options.progress));
-  const bool by_wnid = !options.wnids.empty() && std::ranges::all_of(names, is_wnid);
+  const bool by_wnid = !options.wnids.empty() && are_wnids(names);
   if (by_wnid)
     names = options.wnids;
   else if (learned)

@@ -60,14 +60,14 @@ struct DatasetOptions {
   /// What `synthetic` makes; the other kinds know their own.
   Extent extent{32, 32};
   int classes = 10;
-  /// Of images:DIR and tfrecord:DIR that have no training part: those that a network learned, by
-  /// label; none: the evaluation's own.
+  /// Of images:DIR, tfrecord:DIR and records:DIR that have no training part: those that a network
+  /// learned, by label; none: the evaluation's own.
   std::vector<std::string> class_names = {};
-  /// Nothing is trained: where images:DIR has a training part, too, class_names count, unless they
-  /// lack a class of the evaluation.
+  /// Nothing is trained: where images:DIR or records:DIR has a training part, too, class_names
+  /// count, unless they lack a class of the evaluation.
   bool only_evaluated = false;
-  /// Of images:DIR whose class folders are all called as WordNet's nouns (n and eight digits): the
-  /// names by label, whatever folders there are; none: the folders' own.
+  /// Of images:DIR, and of the evaluation of records:DIR, whose classes are all called as WordNet's
+  /// nouns (n and eight digits): the names by label, whatever classes there are; none: its own.
   std::vector<std::string> wnids = {};
   /// The evaluation is of another data set than the training: class_names are the training's, and
   /// images may also lie in DIR/<class>/.

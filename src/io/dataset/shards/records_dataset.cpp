@@ -1,8 +1,10 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
+#include "io/dataset/class_names.hpp"
 #include "io/dataset/datasets.hpp"
 #include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/records_file.hpp"
@@ -69,6 +71,49 @@ ShardIndex join(const std::string& directory, const std::vector<ShardFile>& file
   return index;
 }
 
+/// The classes of which there are records.
+std::vector<std::string> classes_met(const RecordTable& table) {
+  std::vector<bool> met(table.class_names.size(), false);
+  for (const Record& record : table.records) met[record.label] = true;
+  std::vector<std::string> names;
+  for (std::size_t label = 0; label < met.size(); ++label)
+    if (met[label]) names.push_back(table.class_names[label]);
+  return names;
+}
+
+/// Gives records the labels that their classes have in `names`.
+void count_by(const std::vector<std::string>& names, const std::string& directory,
+              RecordTable& table) {
+  const LabelsByName labels(names, "training has no such class, so its label is unknown");
+  std::vector<std::int32_t> label_of;
+  for (const std::string& name : table.class_names) label_of.push_back(labels.find(name).label);
+  for (Record& record : table.records) {
+    const std::string& name = table.class_names[record.label];
+    record.label = label_of[record.label];
+    if (record.label < 0)
+      fail_records(directory, "class " + printable(name) + ": " + labels.find(name).why_not);
+  }
+  table.class_names = names;
+}
+
+/// An evaluation has the labels that the network learned, as that of an image folder has. `alone`:
+/// without its own training.
+void take_learned_labels(const std::string& directory, bool alone, const DatasetOptions& options,
+                         RecordTable& table) {
+  const auto say = [&](std::string_view what) {
+    options.tell(fmt::format("records: {}: {}", printable(directory), what));
+  };
+  const bool by_wnid = !options.wnids.empty() && are_wnids(table.class_names);
+  const auto& learned = by_wnid ? options.wnids : options.class_names;
+  if (learned.empty() && alone)
+    say("no training part and no checkpoint names the classes: labels are the pack's own");
+  if (learned.empty() || learned == table.class_names) return;
+  if (!alone && !has_all(learned, classes_met(table)))
+    return say("the checkpoint lacks classes of the pack: labels are the pack's own");
+  count_by(learned, directory, table);
+  say("labels are by the names of the classes that the network learned");
+}
+
 }  // namespace
 
 std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
@@ -86,6 +131,9 @@ std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split
   at(options.progress, Work::index, first);
   const auto names = read(first, options.progress).table.class_names;
   ShardIndex index = join(directory, files, read_all(directory, files, options), names);
+  const bool alone = training.empty() || options.elsewhere;
+  if (split == Split::evaluation && (alone || options.only_evaluated))
+    take_learned_labels(directory, alone, options, index.table);
   return make_sharded_dataset(
       {"records", directory, std::move(files), std::move(index), unpack_record},
       options.max_pixels);

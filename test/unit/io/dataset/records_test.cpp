@@ -149,6 +149,55 @@ TEST_CASE("records: an evaluation needs no training beside it") {
   CHECK(evaluation->label(0) == 1);
 }
 
+TEST_CASE("records: an evaluation has the labels that the network learned") {
+  const Sources sources;
+  sources.pack();
+  std::string said;
+  DatasetOptions options{.class_names = {"dog", "ant", "cat"},
+                         .tell = [&](const std::string& line) { said = line; }};
+  const auto open = [&] {
+    return open_dataset("records:" + sources.target.path().native(), Split::evaluation, options);
+  };
+  CHECK(open()->label(0) == 1);  // training is beside it
+  CHECK(said.empty());
+  options.only_evaluated = true;
+  CHECK(open()->label(0) == 0);
+  CHECK_THAT(said, Contains("labels are by the names of the classes that the network learned"));
+  options.class_names = {"dove", "cat"};
+  CHECK(open()->class_names() == std::vector<std::string>{"cat", "dog"});
+  CHECK_THAT(said, Contains("the checkpoint lacks classes of the pack"));
+
+  const bool elsewhere = GENERATE(true, false);
+  options.elsewhere = elsewhere;
+  if (!elsewhere)
+    for (int number = 0; number < 3; ++number) fs::remove(sources.file(number));
+  const auto refused = error_of([&] { open(); });
+  REQUIRE(refused);
+  CHECK(refused->code() == Exit::data);
+  CHECK_THAT(refused->what(), Contains("class dog: training has no such class"));
+  options.class_names = {"dog", "ant", "dog"};
+  CHECK_THAT(error_of([&] { open(); })->what(), Contains("classes 0 and 2 are both called so"));
+  options.class_names = {"ant", "cat", "dog"};
+  CHECK(open()->label(0) == 2);
+  CHECK(open()->classes() == 3);
+  options.class_names = {};
+  CHECK(open()->label(0) == 1);
+  CHECK_THAT(said, Contains("no checkpoint names the classes: labels are the pack's own"));
+}
+
+TEST_CASE("records: an evaluation of wnids has the network's labels") {
+  const TempDirectory folder, target;
+  for (const char* place : {"train/n00000003/1", "train/n00000001/1", "val/n00000003/1"})
+    write_file(folder.path() / place, encode_png(gradient_image({5, 6})));
+  pack({.source = folder.path().native(), .target = target.path().native()});
+  const DatasetOptions options{.wnids = {"n00000001", "n00000002", "n00000003"}, .elsewhere = true};
+
+  const auto data = open_dataset("records:" + target.path().native(), Split::evaluation, options);
+
+  CHECK(data->label(0) == 2);
+  CHECK(data->classes() == 3);
+}
+
 TEST_CASE("records: packing again keeps whole files, makes missing ones, and refuses others") {
   const Sources sources;
   sources.pack();

@@ -1,0 +1,33 @@
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringtrain::io {
+
+/// Whether all are called as WordNet's nouns: n and eight digits.
+bool are_wnids(const std::vector<std::string>& names);
+/// Whether `names` holds each of `wanted`.
+bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted);
+
+/// What a network's classes are numbered by.
+class LabelsByName {
+ public:
+  /// `names`, by label, outlive it. `unknown`: what is wrong with a name that is not among them.
+  LabelsByName(const std::vector<std::string>& names, std::string_view unknown);
+
+  struct Found {
+    int label = -1;
+    std::string why_not = {};  ///< there is no label, or more than one; else empty
+  };
+  Found find(const std::string& name) const;
+
+ private:
+  const std::vector<std::string>& names_;
+  const std::string_view unknown_;
+  std::map<std::string_view, int> labels_;
+  std::map<std::string_view, int> second_;  // of names that two classes have
+};
+
+}  // namespace ringtrain::io

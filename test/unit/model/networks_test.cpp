@@ -20,13 +20,12 @@ struct Published {
   double million_multiply_adds;        ///< of convolutions and matrix products
 };
 
-void check_kernels(const std::string& name, Element element) {
+void check_kernels(const Graph& graph, Element element) {
   if (compute::onednn::effective_isa() == compute::onednn::Isa::baseline)
     skip_test("oneDNN has no fast weight gradients for processors without AVX2");
-  CAPTURE(name);
   const auto backend = compute::make_onednn_backend(nullptr, element);
   const compute::Schedule schedule =
-      make_schedule(make_model(name).graph, 2, Mode::training, 0.1f,
+      make_schedule(graph, 2, Mode::training, 0.1f,
                     [&](const compute::Schedule& tensors, const compute::Step& step) {
                       return backend->supports(tensors, step);
                     });
@@ -35,6 +34,20 @@ void check_kernels(const std::string& name, Element element) {
     CAPTURE(kernel);
     CHECK_FALSE(kernel.starts_with("ref"));
   }
+}
+
+void check_kernels(const std::string& name, Element element) {
+  CAPTURE(name);
+  check_kernels(make_model(name).graph, element);
+}
+
+/// A stem for images of so many channels, strided or not.
+Graph stem(int channels, int stride) {
+  GraphBuilder g;
+  compute::TensorId x = g.input(20, 18, channels, {compute::Normalisation::standardise_image});
+  x = g.convolution("conv", x, {.channels = 16, .height = 3, .width = 3, .stride = stride});
+  g.loss(g.matrix_product("fc", g.global_pool(g.batch_norm("bn", x, {})), 3, {}, 0.0, true));
+  return std::move(g).finish();
 }
 
 }  // namespace
@@ -104,8 +117,15 @@ TEST_CASE("networks: first values have the mean and deviation that the model fil
 }
 
 // oneDNN's reference kernels take seconds a call.
-TEST_CASE("networks: no kernel of any is one of oneDNN's reference kernels", "[unsanitized]") {
+TEST_CASE("networks: no kernel of any is one of oneDNN's reference kernels",
+          "[unsanitized][kernels]") {
   check_kernels(GENERATE(from_range(model_names())), Element::fp32);
+}
+
+TEST_CASE("networks: nor of images of one to four channels", "[unsanitized][kernels]") {
+  const int channels = GENERATE(1, 2, 3, 4), stride = GENERATE(1, 2);
+  CAPTURE(channels, stride);
+  check_kernels(stem(channels, stride), Element::fp32);
 }
 
 TEST_CASE("networks: nor in bf16", "[unsanitized]") {

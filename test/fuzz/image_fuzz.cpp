@@ -26,7 +26,12 @@ void load(std::span<const std::uint8_t> bytes) {
   std::vector<std::uint8_t> result(output.pixels() * io::Image::channels);
   const io::Extent full = decoder->open(bytes);
   const io::CropTransform crop = crop_for(bytes.size(), full);
-  const io::PixelView pixels = decoder->pixels(io::request_for(crop, full, output), image);
+  io::CropRequest need = io::request_for(crop, full, output);
+  need.alpha = bytes.size() % 2 == 0;
+  io::PixelView pixels = decoder->pixels(need, image);
+  io::Renderer().run(pixels, crop, output, result.data());
+  if (pixels.alpha.pixels.empty()) return;
+  pixels.pixels = pixels.alpha;
   io::Renderer().run(pixels, crop, output, result.data());
 }
 

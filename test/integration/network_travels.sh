@@ -71,6 +71,17 @@ photos --model mlp
 exits "evaluated by another network" 65
 check "evaluated by another network: both are told" has "holds own for [0-9]* classes, whose layers differ from those of mlp for [0-9]* classes"
 
+# Images of four channels.
+four="channels=4 mean=0.5,0.5,0.5,0.5 deviation=0.25,0.25,0.25,0.25"
+"$train" --plan --model resnet20 --recipe "$four" >"$log" || wrong "four channels cannot be planned"
+check "four channels: planned" has "269866 parameters|269,866 parameters"
+for data in synthetic "images:$support/../data/photographs"; do
+  launch 2 "$train" --model resnet20 --recipe "$four" --data "$data" --batch 1 --steps 2 --eval-every 0 --checkpoint-dir four-${data%%:*}
+  exits "four channels, ${data%%:*}" 0
+  launch 2 "$train" --eval-only --resume "$(file_of four-${data%%:*} 2)" --data "$data"
+  exits "four channels, ${data%%:*}, evaluated" 0
+done
+
 # Some of ImageNet's classes have their labels: of 1,000, also where the network is named again.
 cp -r "$support/../data/photographs" wnids
 for split in train val; do mv wnids/$split/objects wnids/$split/n03063599; mv wnids/$split/living wnids/$split/n02123159; done

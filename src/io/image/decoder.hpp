@@ -21,7 +21,8 @@ class Decoder {
   virtual ~Decoder() = default;
   /// Reads the header of an encoded image, which must stay where it is until pixels() is done.
   virtual Extent open(std::span<const std::uint8_t> bytes) = 0;
-  /// Decodes what is needed of the image just opened; `memory` keeps it. Once only.
+  /// Decodes what is needed of the image just opened; `memory` keeps it, and the decoder keeps
+  /// opacity until its next image. Once only.
   virtual PixelView pixels(const CropRequest& need, Image& memory) = 0;
 };
 

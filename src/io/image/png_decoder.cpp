@@ -61,11 +61,15 @@ class PngDecoder final : public Decoder {
   template <class Calls>
   void guarded(Calls calls);
   Extent extent() const;
+  void decode(std::uint8_t* into, std::size_t row);
+  PixelView split(Image& image);
 
   const std::uint64_t max_pixels_;
   Source source_{};
   std::unique_ptr<Png> png_;
   std::vector<png_bytep> rows_;
+  std::vector<std::uint8_t> mixed_;  // colours and opacity
+  Image alpha_;
 };
 
 // libpng leaves by longjmp: `calls` may own nothing and nothing here changes after setjmp.
@@ -98,22 +102,42 @@ Extent PngDecoder::open(std::span<const std::uint8_t> bytes) {
 
 // PNG has no ends to begin or stop at but the first and the last. What follows the pixels, whose
 // checksums are verified with the last row, is not read: it may be missing.
-PixelView PngDecoder::pixels(const CropRequest&, Image& image) {
+PixelView PngDecoder::pixels(const CropRequest& need, Image& image) {
   guarded([&] {
     png_set_expand(png_->read);  // palettes, fewer than 8 bits and transparent colours
     png_set_scale_16(png_->read);
     png_set_gray_to_rgb(png_->read);
-    png_set_strip_alpha(png_->read);
+    if (!need.alpha) png_set_strip_alpha(png_->read);
     png_set_interlace_handling(png_->read);
     png_read_update_info(png_->read, png_->info);
   });
   image.reshape(extent());
-  const std::size_t row = std::size_t(image.extent.width) * Image::channels;
-  if (png_get_rowbytes(png_->read, png_->info) != row) throw Undecodable("unknown layout (PNG)");
-  rows_.resize(image.extent.height);
-  for (std::size_t y = 0; y < rows_.size(); ++y) rows_[y] = &image.pixels[y * row];
-  guarded([&] { png_read_image(png_->read, rows_.data()); });
+  const auto width = static_cast<std::size_t>(image.extent.width);
+  const std::size_t row = png_get_rowbytes(png_->read, png_->info);
+  if (need.alpha && row == width * (Image::channels + 1)) return split(image);
+  if (row != width * Image::channels) throw Undecodable("unknown layout (PNG)");
+  decode(image.pixels.data(), row);
   return {image.view()};
+}
+
+void PngDecoder::decode(std::uint8_t* into, std::size_t row) {
+  rows_.resize(extent().height);
+  for (std::size_t y = 0; y < rows_.size(); ++y) rows_[y] = into + y * row;
+  guarded([&] { png_read_image(png_->read, rows_.data()); });
+}
+
+PixelView PngDecoder::split(Image& image) {
+  constexpr std::size_t channels = Image::channels;
+  const std::size_t pixels = image.extent.pixels();
+  mixed_.resize(pixels * (channels + 1));
+  decode(mixed_.data(), mixed_.size() / image.extent.height);
+  alpha_.reshape(image.extent);
+  for (std::size_t i = 0; i < pixels; ++i) {
+    const std::uint8_t* from = &mixed_[i * (channels + 1)];
+    std::memcpy(&image.pixels[i * channels], from, channels);
+    std::memset(&alpha_.pixels[i * channels], from[channels], channels);
+  }
+  return {.pixels = image.view(), .alpha = alpha_.view()};
 }
 
 }  // namespace

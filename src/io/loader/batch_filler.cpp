@@ -20,6 +20,15 @@ void to_grey(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> grey) {
   }
 }
 
+// Both as RGB.
+void to_rgba(std::span<const std::uint8_t> rgb, std::span<const std::uint8_t> opacity,
+             std::span<std::uint8_t> rgba) {
+  for (std::size_t from = 0, to = 0; to < rgba.size(); from += Image::channels) {
+    for (int c = 0; c < Image::channels; ++c) rgba[to++] = rgb[from + c];
+    rgba[to++] = opacity[from];
+  }
+}
+
 void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
           BatchReport& report) {
   report.unreadable.push_back(
@@ -86,18 +95,37 @@ void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batc
 void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int place,
                          Batch& batch) {
   const Extent full = reader_->open(sample), output = options_.augmentation.output;
-  const bool grey = options_.channels == 1;
-  if (grey) colours_.resize(output.pixels() * Image::channels);
-  const std::span<std::uint8_t> rgb = grey ? std::span(colours_) : batch.image(place);
+  const int channels = options_.channels;
+  const bool alpha = channels == Image::channels + 1;
+  if (channels != Image::channels) colours_.resize(output.pixels() * Image::channels);
+  const std::span<std::uint8_t> rgb =
+      channels != Image::channels ? std::span(colours_) : batch.image(place);
   AugmentedImage image(options_.augmentation, full, [&](const CropTransform& crop) {
-    const PixelView pixels = reader_->pixels(request_for(crop, full, output));
+    CropRequest need = request_for(crop, full, output);
+    need.alpha = alpha;
+    const PixelView pixels = reader_->pixels(need);
     renderer_.run(pixels, crop, output, rgb.data());
+    if (alpha) render_opacity(pixels, crop);
     return rgb;
   });
   if (random) augment(image, *random);
   image.pixels();
-  if (grey) to_grey(rgb, batch.image(place));
+  if (channels == 1) to_grey(rgb, batch.image(place));
+  if (alpha) to_rgba(rgb, opacity_, batch.image(place));
   batch.samples[place].jitter = image.jitter;
+}
+
+void BatchFiller::render_opacity(const PixelView& pixels, const CropTransform& crop) {
+  PixelView alpha = pixels;
+  alpha.pixels = pixels.alpha;
+  if (pixels.alpha.pixels.empty()) {
+    opaque_.reshape(pixels.pixels.extent);
+    std::ranges::fill(opaque_.pixels, std::uint8_t{255});
+    alpha.pixels = opaque_.view();
+  }
+  const Extent output = options_.augmentation.output;
+  opacity_.resize(output.pixels() * Image::channels);
+  renderer_.run(alpha, crop, output, opacity_.data());
 }
 
 }  // namespace ringtrain::io

@@ -43,13 +43,17 @@ class BatchFiller {
   void fill_evaluation(std::uint64_t position, int place, Batch& batch, BatchReport& report);
   /// Draws what training changes; with no `random` the place is as evaluation sees it.
   void render(std::uint64_t sample, std::optional<Philox> random, int place, Batch& batch);
+  /// What `crop` shows of the opacity of `pixels`, in opacity_.
+  void render_opacity(const PixelView& pixels, const CropTransform& crop);
 
   const Dataset& dataset_;
   const LoaderOptions options_;
   const Sampler sampler_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;
-  std::vector<std::uint8_t> colours_;  // of an image that the batch has in grey levels
+  // Of an image that the batch has in grey levels, or with opacity.
+  std::vector<std::uint8_t> colours_, opacity_;
+  Image opaque_;
 };
 
 }  // namespace ringtrain::io

@@ -133,6 +133,9 @@ std::optional<model::Graph> sized_graph(const RunPlan& plan, io::Extent size) {
   return graph;
 }
 
+// As Pillow calls them.
+const char* channels_of(int count) { return count == 1 ? "L" : count == 4 ? "RGBA" : "RGB"; }
+
 }  // namespace
 
 void open_data(RunPlan& plan, const DataToOpen& how) {
@@ -166,7 +169,7 @@ std::string input_text(const RunPlan& plan) {
       : seen.central_fraction > 0 ? fmt::format(R"("central_fraction":{})", seen.central_fraction)
                                   : fmt::format(R"("cover":[{},{}])", cover.height, cover.width),
       seen.interpolation == io::Interpolation::bicubic ? "bicubic" : "bilinear",
-      plan.model.input.channels == 1 ? "L" : "RGB",
+      channels_of(plan.model.input.channels),
       whole ? R"("standardise":true)"
             : fmt::format(R"("mean":[{}],"deviation":[{}])", fmt::join(image.mean, ","),
                           fmt::join(image.deviation, ",")));

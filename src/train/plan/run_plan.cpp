@@ -292,11 +292,15 @@ namespace {
 
 void check_channels(const model::Model& model) {
   const int channels = model.input.channels;
-  if (channels != 1 && channels != 3)
+  if (channels != 1 && channels != 3 && channels != 4)
     throw Error(Exit::usage, "model " + model.name,
-                fmt::format("its image has {} channels; data sets have images of 3, or of 1 as "
-                            "grey levels",
+                fmt::format("its image has {} channels; data sets have images of 3, of 1 as grey "
+                            "levels, or of 4 with opacity",
                             channels));
+  if (channels == 4 && model.recipe.jitters_colors())
+    throw Error(Exit::usage, "model " + model.name,
+                "its recipe jitters colours, which would change the opacity of its images of 4 "
+                "channels; leave brightness, hue, contrast and saturation out");
 }
 
 }  // namespace

@@ -57,6 +57,21 @@ void check_near(const std::vector<float>& actual, const std::vector<float>& expe
 
 }  // namespace
 
+TEST_CASE("model file: images of one and four channels train alike on oneDNN and the reference") {
+  const Model model = read_model(
+      fmt::format("model m classes=5\ninput size=9x7 channels={}\n"
+                  "a = convolution channels=4 kernel=3\nbn = batch_norm\nrelu\n"
+                  "b = convolution channels=9 kernel=3 stride=2\nc = convolution input channels=9 "
+                  "kernel=1 stride=2\nsum b c\nfc = matrix_product outputs=$classes\nloss\n",
+                  GENERATE(1, 4)));
+
+  const BackendOutcome expected = train_on_backend("reference", model.graph, false);
+  const BackendOutcome outcome = train_on_backend("onednn", model.graph, GENERATE(false, true));
+
+  CHECK(outcome.result.loss == Approx(expected.result.loss).epsilon(1e-5));
+  check_near(outcome.gradients, expected.gradients);
+}
+
 TEST_CASE("model file: odd networks train alike on oneDNN and the reference, fused or not") {
   const std::string layers = GENERATE(
       as<std::string>{},

@@ -34,6 +34,7 @@ struct CropRequest {
   int top = 0, left = 0;
   Extent extent;
   int reduction = 1;
+  bool alpha = false;  ///< what is transparent matters, too
 };
 
 /// What they get, of at least what they need: the first pixel of `pixels` is the (top, left)-th of
@@ -42,6 +43,9 @@ struct PixelView {
   ImageView pixels;
   int top = 0, left = 0;
   int reduction = 1;
+  /// The same pixels' opacity, as grey levels. Empty where it was not asked for, and where all are
+  /// opaque.
+  ImageView alpha = {};
 };
 
 /// An image that owns its pixels.

@@ -46,7 +46,8 @@ struct LoaderOptions {
   int threads = 1;
   int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
   Augmentation augmentation{};
-  int channels = Image::channels;  ///< of the batch; 1: grey levels, as of ITU-R 601
+  /// Of the batch; 1: grey levels, as of ITU-R 601; 4: with opacity, which is scaled by itself.
+  int channels = Image::channels;
   /// Is told of each batch made, by the number of its thread. Called by that thread; empty: nobody
   /// asks.
   std::function<void(int thread, const TimeSpan& batch)> on_batch = {};

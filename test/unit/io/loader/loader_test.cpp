@@ -135,6 +135,32 @@ TEST_CASE("loader: images of one channel are the grey levels of those of three")
   }
 }
 
+TEST_CASE("loader: images of four channels have their colours and, cut out likewise, opacity") {
+  const TempDirectory home;
+  const Image image = gradient_image({13, 17});  // its opacity is half of its red
+  write_file(home.path() / "train/a/1.png", encode_png(image, PngKind::rgb_alpha));
+  write_file(home.path() / "train/a/2.png", encode_png(image));
+  const auto data = open_dataset("images:" + home.path().native(), Split::training);
+  LoaderOptions options = one_rank(everything_random(8));
+  options.augmentation.operations.push_back(RandomCrop{.padding = GENERATE(0, 4)});
+  Loader in_colours(*data, options);
+  options.channels = 4;
+  Loader in_four(*data, options);
+
+  const Batch &colours = *in_colours.next(), &four = *in_four.next();
+
+  CHECK(four.channels == 4);
+  REQUIRE(four.images.size() * 3 == colours.images.size() * 4);
+  for (std::size_t i = 0; i < four.images.size() / 4; ++i) {
+    const std::uint8_t *rgb = &colours.images[3 * i], *rgba = &four.images[4 * i];
+    CHECK(std::equal(rgb, rgb + 3, rgba));
+    if (four.samples[i / 64].index == 0)
+      CHECK(std::abs(rgba[3] - rgb[0] / 2.0) <= 1);
+    else
+      CHECK(rgba[3] == (rgb[0] + rgb[1] + rgb[2] > 0 ? 255 : 0));  // around it all is 0
+  }
+}
+
 TEST_CASE("loader: another seed or epoch gives another order and other crops") {
   const CountingDataset data(10, {11, 13});
   LoaderOptions options = everything_random(10);

@@ -497,6 +497,24 @@ RunPlan plan_with(const TemporaryFile& model, const std::string& recipe) {
 
 }  // namespace
 
+TEST_CASE("plan: images have one, three or four channels, and opacity is not jittered") {
+  const TemporaryFile model(any_size);
+  const auto refusal = [&](const std::string& recipe) -> std::string {
+    try {
+      return input_text(plan_with(model, recipe));
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::usage);
+      return failure.what();
+    }
+  };
+
+  CHECK_THAT(refusal("channels=1 brightness=9"), Contains(R"("channels":"L")"));
+  CHECK_THAT(refusal("channels=2"), Contains("its image has 2 channels"));
+  CHECK_THAT(refusal("channels=3 brightness=9"), Contains(R"("channels":"RGB")"));
+  CHECK_THAT(refusal("channels=4"), Contains(R"("channels":"RGBA")"));
+  CHECK_THAT(refusal("channels=4 brightness=9"), Contains("its recipe jitters colours"));
+}
+
 TEST_CASE("plan: training and evaluation may have images of other sizes") {
   const TemporaryFile model(any_size);
 

@@ -4,6 +4,7 @@
 #include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/kernels/amx_weight_gradient.hpp"
 #include "compute/onednn/kernels/depthwise.hpp"
+#include "compute/onednn/kernels/grouped/grouped.hpp"
 #include "compute/onednn/phases.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/winograd/winograd.hpp"
@@ -174,8 +175,11 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   const bool depthwise = is_depthwise(step.window, x, y),
              winograd = suits_winograd(step.window, x, y, planner.isa());
+  const bool grouped = is_grouped(step.window, x, y);
   if (depthwise && step.then == Activation::none) return plan_depthwise(step, x, y, planner);
-  if (depthwise || (!is_relu_or_none(step.then) && (winograd || !eltwise_of(step.then)))) {
+  if (grouped && step.then == Activation::none) return plan_grouped(step, x, y, planner);
+  if (depthwise || grouped ||
+      (!is_relu_or_none(step.then) && (winograd || !eltwise_of(step.then)))) {
     ConvolutionForward bare = step;
     bare.then = Activation::none;
     return then_in_place(plan(bare, planner), step.then, step.y, planner);
@@ -200,6 +204,7 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const Tensor dy = planner.tensor(step.dy),
                dx = planner.tensor(step.epilogue ? step.epilogue->g : step.dx);
   if (is_depthwise(step.window, dx, dy)) return plan_depthwise(step, dy, dx, planner);
+  if (has_grouped_gradients(step.window, dx, dy)) return plan_grouped(step, dy, dx, planner);
   if (suits_winograd(step.window, dx, dy, planner.isa()))
     return plan_winograd(step, dy, dx, planner);
   const std::vector<Phase> phases = dense_phases(step.window, dx, dy, has_amx_bf16());
@@ -226,6 +231,7 @@ template <>
 Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy);
   if (is_depthwise(step.window, x, dy)) return plan_depthwise(step, x, dy, planner);
+  if (has_grouped_gradients(step.window, x, dy)) return plan_grouped(step, x, dy, planner);
   if (suits_winograd(step.window, x, dy, planner.isa())) return plan_winograd(step, x, dy, planner);
   const std::vector<Phase> phases = dense_phases(step.window, x, dy, has_amx_bf16());
   if (phases.empty()) return plan_weight_gradient(step, {x}, {dy}, planner);

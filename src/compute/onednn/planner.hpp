@@ -1,9 +1,9 @@
 #pragma once
 // In bf16 (--precision bf16) the tensors of a schedule are bf16, and each convolution and matrix
 // product rounds its weights to bf16 before it runs, but for our Winograd and depthwise
-// convolutions. Parameters, their gradients, BatchNorm's statistics and the loss are fp32, and
-// kernels compute in fp32: they load and store bf16. There is no loss scale, as bf16 has the range
-// of fp32.
+// convolutions and those of small groups. Parameters, their gradients, BatchNorm's statistics and
+// the loss are fp32, and kernels compute in fp32: they load and store bf16. There is no loss scale,
+// as bf16 has the range of fp32.
 //
 // Tensors then lie with channels last, padded to whole blocks of 16, because oneDNN uses AMX in no
 // other layout; matrix products are 1x1 convolutions there. A 1x1 convolution sees all pixels of

@@ -11,8 +11,8 @@ namespace ringtrain::compute::onednn {
 /// A schedule planned for this host's CPUs. What is not of Program is for tests and benchmarks.
 class OnednnProgram : public Program {
  public:
-  /// oneDNN's names of the kernels it chose, such as "jit:avx512_core"; "winograd" and "amx" are
-  /// ours.
+  /// oneDNN's names of the kernels it chose, such as "jit:avx512_core"; "winograd", "depthwise",
+  /// "grouped" and "amx" are ours.
   virtual const std::vector<std::string>& implementations() const = 0;
   /// How long each step of the schedule took in the last run().
   virtual std::span<const double> step_seconds() const = 0;

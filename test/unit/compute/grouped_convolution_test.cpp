@@ -1,5 +1,7 @@
 // Convolutions in groups: our depthwise kernels, and oneDNN's of merged groups, against the
 // reference. None of oneDNN's may be a reference kernel of its own, a hundred times slower.
+#include <omp.h>
+
 #include "compute/onednn/isa.hpp"
 #include "support/backend_comparison.hpp"
 
@@ -20,6 +22,9 @@ std::ptrdiff_t most_slow_kernels(const Window& window) {
   if (onednn::effective_isa() == onednn::Isa::baseline) return 3;
   return onednn::effective_isa() == onednn::Isa::avx2 && window.stride_y != window.stride_x ? 1 : 0;
 }
+
+// Whether oneDNN makes the gradients of groups of so many channels.
+bool fills_block(int channels) { return channels == onednn::block_of(onednn::effective_isa()); }
 
 BackendComparison check(const ConvolutionShape& window, const Shape& x, int out, bool bias,
                         Activation then = Activation::none) {
@@ -79,6 +84,46 @@ TEST_CASE("onednn: convolutions in groups agree with the reference", "[onednn]")
   CAPTURE(groups, in, out, window.height, window.stride_y);
 
   check({window, groups}, {2, 8, 10, groups * in}, groups * out, in != 16);
+}
+
+// Rows of one tile and of several with some results over, and those that no tap reaches.
+TEST_CASE("onednn: groups that share a block of channels agree with the reference", "[onednn]") {
+  const Window window =
+      GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{3, 3},
+               Window{3, 3, 2, 2}, Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{3, 3, 1, 1, 2, 2, 0, 1},
+               Window{3, 3, 2, 2, 2, 2, 2, 2}, Window{1, 3, 1, 1, 0, 1, 0, 1},
+               Window{5, 3, 2, 2, 2, 0, 1, 1}, Window{1, 3, 2, 2, 0, 1, 0, 0});
+  const auto [groups, channels] = GENERATE(std::pair{5, 4}, std::pair{4, 4}, std::pair{3, 8});
+  const auto [height, width] = GENERATE(std::pair{7, 7}, std::pair{10, 30}, std::pair{3, 57});
+  if (height + window.top + window.bottom < window.height) return;
+  CAPTURE(window.height, window.stride_y, window.left, groups, channels, height, width);
+
+  const BackendComparison comparison = check(
+      {window, groups}, {2, height, width, groups * channels}, groups * channels, groups != 4);
+
+  CHECK(std::ranges::count(comparison.implementations, "grouped") ==
+        (fills_block(channels) ? 1 : 3));
+}
+
+TEST_CASE("onednn: groups that share a block are convolved by many threads with the same bits",
+          "[onednn]") {
+  const int channels = GENERATE(4, 8), step = GENERATE(1, 2);
+  const int batch = GENERATE(1, 35);  // more images than sums are apart
+  if (fills_block(channels)) return;  // oneDNN sums those weight gradients, by thread
+  CAPTURE(channels, step, batch);
+  BackendComparison comparison(convolution_case({Window{3, 3, step, step, 1, 1, 1, 1}, 5},
+                                                {batch, 19, 9, 5 * channels}, 5 * channels, 3, true,
+                                                Activation::none));
+  const auto results_on = [&](int threads) {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    comparison.check();
+    omp_set_num_threads(before);
+    return comparison.results;
+  };
+
+  const auto alone = results_on(1);
+  for (const int threads : {2, 5}) CHECK(results_on(threads) == alone);
 }
 
 TEST_CASE("onednn: an activation behind a convolution in groups", "[onednn]") {

@@ -38,6 +38,13 @@ struct Kernels {
   };
 };
 
+template <int B, class T>
+struct Product {
+  [[gnu::always_inline]] static inline void run(float factor, const T* x, T* y, std::size_t count) {
+    for (std::size_t i = 0; i < count; i += B) store<B>(y + i, load<B>(x + i) * factor);
+  }
+};
+
 // use(Kernels{}, T{}) with the kernels that `f` needs, on numbers that memory has as `element`.
 template <class F>
 Action with_kernels(Activation f, Element element, const F& use) {
@@ -110,32 +117,59 @@ template <>
 Action plan(const Multiply& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(x.element, [&]<class T>(T) -> Action {
-    return [=, factor = step.factor, threads = planner.threads()](const Frame&) {
+    return [=, factor = step.factor, threads = planner.threads(),
+            product = pick<Product, T>(planner.isa())](const Frame&) {
       for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
-        std::transform(x.as<T>() + first, x.as<T>() + first + count, y.as<T>() + first,
-                       [&](float v) { return T(factor * v); });
+        product(factor, x.as<T>() + first, y.as<T>() + first, count);
       });
     };
   });
 }
 
+namespace {
+
+// An image's random numbers.
+Philox draws_of(const Dropout& step, std::uint64_t seed, const Sample& sample) {
+  return {seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index};
+}
+
+// Whole images are kept or not.
+Action plan_of_samples(const Dropout& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  return with_type(x.element, [&]<class T>(T) -> Action {
+    return [=, seed = planner.seed(), threads = planner.threads(),
+            product = pick<Product, T>(planner.isa())](const Frame& frame) {
+      const std::size_t image = x.image(), chunks = (image + chunk - 1) / chunk;
+      for_each_item(threads, x.shape.batch * chunks, [&](std::size_t item) {
+        const std::size_t n = item / chunks, first = item % chunks * chunk,
+                          count = std::min(chunk, image - first);
+        T* const to = y.image_at<T>(n) + first;
+        if (draws_of(step, seed, frame.batch.samples[n]).uniform() < step.how.keep)
+          product(1 / step.how.keep, x.image_at<T>(n) + first, to, count);
+        else
+          std::fill_n(to, count, T(0));
+      });
+    };
+  });
+}
+
+}  // namespace
+
 template <>
 Action plan(const Dropout& step, Planner& planner) {
+  if (step.how.of_sample) return plan_of_samples(step, planner);
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   return with_type(x.element, [&]<class T>(T) -> Action {
     return [=, seed = planner.seed(), threads = planner.threads()](const Frame& frame) {
       for_each_item(threads, x.shape.batch, [&](std::size_t n) {
-        const Sample& sample = frame.batch.samples[n];
-        Philox random(seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index);
+        Philox random = draws_of(step, seed, frame.batch.samples[n]);
         // The padding must be zero; in place it is.
         if (y.data != x.data) std::fill_n(y.image_at<T>(n), y.image(), T(0));
-        bool kept = step.how.of_sample && random.uniform() < step.how.keep;
         for (std::size_t pixel = 0; pixel < x.pixels(); ++pixel)
           for (int c = 0; c < x.shape.channels; ++c) {
             const std::size_t at =
                 n * x.image() + c / x.block * x.block_step() + pixel * x.pixel_step() + c % x.block;
-            if (!step.how.of_sample) kept = random.uniform() < step.how.keep;
-            y.as<T>()[at] = kept ? x.as<T>()[at] / step.how.keep : 0;
+            y.as<T>()[at] = random.uniform() < step.how.keep ? x.as<T>()[at] / step.how.keep : 0;
           }
       });
     };

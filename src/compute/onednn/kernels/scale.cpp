@@ -25,11 +25,16 @@ struct ScaledGradient {
   [[gnu::always_inline]] static inline void run(const ScaleWork<T>& w) {
     const Vec<B> factor = load<B>(w.s.at(0));
     Vec<B> sums[4]{};
-    for (std::size_t p = 0; p < w.pixels; ++p) {
+    const auto add = [&](std::size_t p, Vec<B> & sum) __attribute__((always_inline)) {
       const Vec<B> dy = load<B>(w.dy.at(p));
-      sums[p % 4] += dy * load<B>(w.x.at(p));
+      sum += dy * load<B>(w.x.at(p));
       if (w.y) store<B>(w.y.at(p), dy * factor);
-    }
+    };
+    std::size_t p = 0;
+    for (; p + 4 <= w.pixels; p += 4)
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) add(p + i, sums[i]);
+    for (; p < w.pixels; ++p) add(p, sums[0]);
     if (w.ds) store<B>(w.ds.at(0), (sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
 };

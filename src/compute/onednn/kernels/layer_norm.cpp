@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "compute/onednn/isa.hpp"
@@ -21,75 +23,132 @@ struct PixelsWork {
   float* sums;  // dgamma, then dbeta, in the backward step
 };
 
+// Pixels that are worked on together: their sums wait for each other less, and vectors of channels
+// are loaded once for all.
+constexpr int together = 4;
+using Quad = VecOf<together>::Float;
+
+template <int B, int... half>
+[[gnu::always_inline]] inline Vec<B / 2> folded(Vec<B> v, std::integer_sequence<int, half...>) {
+  return __builtin_shufflevector(v, v, half...) + __builtin_shufflevector(v, v, (B / 2 + half)...);
+}
+// Each vector's sum over its lanes.
 template <int B>
-[[gnu::always_inline]] inline float sum_of(Vec<B> v) {
-  float sum = 0;
-  for (int i = 0; i < B; ++i) sum += v[i];
-  return sum;
-}
-
-// The mean of a pixel's channels, and one over their deviation.
-struct Moments {
-  float mean, inverse;
-};
-
-template <int B, class T>
-[[gnu::always_inline]] inline Moments moments_of(const PixelsWork<T>& w, std::size_t pixel) {
-  const T* x = w.x.at(pixel);
-  Vec<B> sum{}, squares{};
-  for (int b = 0; b < w.blocks; ++b) sum += load<B>(x + b * w.block_step);
-  const float mean = sum_of<B>(sum) / w.channels;
-  for (int b = 0; b < w.blocks; ++b) {
-    const Vec<B> from = (load<B>(x + b * w.block_step) - mean) * load<B>(w.ones + b * B);
-    squares += from * from;
+[[gnu::always_inline]] inline Quad sums_of(const Vec<B> (&v)[together]) {
+  if constexpr (B > together) {
+    Vec<B / 2> halves[together];
+#pragma GCC unroll 4
+    for (int i = 0; i < together; ++i)
+      halves[i] = folded<B>(v[i], std::make_integer_sequence<int, B / 2>());
+    return sums_of<B / 2>(halves);
+  } else {
+    const auto pairs = [](Quad a, Quad b) __attribute__((always_inline)) {
+      return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+    };
+    return pairs(pairs(v[0], v[1]), pairs(v[2], v[3]));
   }
-  return {mean, 1 / std::sqrt(sum_of<B>(squares) / w.channels + w.epsilon)};
 }
+
+// Calls f(b, false) for every block of channels but the last, which may have padding: f(b, true).
+template <class F>
+[[gnu::always_inline]] inline void for_each_block(int blocks, const F& f) {
+  for (int b = 0; b + 1 < blocks; ++b) f(b, std::false_type());
+  f(blocks - 1, std::true_type());
+}
+
+// `count` pixels that follow each other.
+template <int B, int count, class T>
+struct Tile {
+  const PixelsWork<T>& w;
+  std::size_t pixel;
+  Quad mean{}, inverse{};  // of each pixel: the latter is one over its deviation
+
+  [[gnu::always_inline]] inline Vec<B> at(const Pixels<T>& p, int i, int b) const {
+    return load<B>(p.at(pixel + i) + b * w.block_step);
+  }
+  [[gnu::always_inline]] inline Vec<B> masked(Vec<B> v, int b, bool last) const {
+    return last ? v * load<B>(w.ones + b * B) : v;
+  }
+  [[gnu::always_inline]] inline void put(int i, int b, Vec<B> v) const {
+    store<B>(w.y.at(pixel + i) + b * w.block_step, v);
+  }
+  [[gnu::always_inline]] inline void take_moments() {
+    Vec<B> sum[together]{}, squares[together]{};
+    for (int b = 0; b < w.blocks; ++b)
+#pragma GCC unroll 4
+      for (int i = 0; i < count; ++i) sum[i] += at(w.x, i, b);
+    mean = sums_of<B>(sum) / w.channels;
+    for_each_block(
+        w.blocks, [&](int b, auto last) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+          for (int i = 0; i < count; ++i) {
+            const Vec<B> from = masked(at(w.x, i, b) - mean[i], b, last);
+            squares[i] += from * from;
+          }
+        });
+    const Quad variance = sums_of<B>(squares) / w.channels + w.epsilon;
+#pragma GCC unroll 4
+    for (int i = 0; i < count; ++i) inverse[i] = 1 / std::sqrt(variance[i]);
+  }
+  [[gnu::always_inline]] inline void forward() {
+    take_moments();
+    for (int b = 0; b < w.blocks; ++b) {
+      const Vec<B> gamma = load<B>(w.gamma + b * B), beta = load<B>(w.beta + b * B);
+#pragma GCC unroll 4
+      for (int i = 0; i < count; ++i)
+        put(i, b, (at(w.x, i, b) - mean[i]) * inverse[i] * gamma + beta);
+    }
+  }
+  // dy is zero in the padding.
+  [[gnu::always_inline]] inline void backward() {
+    take_moments();
+    Vec<B> sum[together]{}, sum_x[together]{};
+    for (int b = 0; b < w.blocks; ++b) {
+      const Vec<B> gamma = load<B>(w.gamma + b * B);
+      float *const dgamma = w.sums + b * B, *const dbeta = dgamma + w.blocks * B;
+      Vec<B> to_gamma = load<B>(dgamma), to_beta = load<B>(dbeta);
+#pragma GCC unroll 4
+      for (int i = 0; i < count; ++i) {
+        const Vec<B> x = (at(w.x, i, b) - mean[i]) * inverse[i], dy = at(w.dy, i, b),
+                     g = dy * gamma;
+        sum[i] += g;
+        sum_x[i] += g * x;
+        to_gamma += dy * x;
+        to_beta += dy;
+      }
+      store<B>(dgamma, to_gamma);
+      store<B>(dbeta, to_beta);
+    }
+    // (dy * gamma - mean_g - x * mean_x) * inverse, where x = (x - mean) * inverse
+    const Quad slope = sums_of<B>(sum_x) / w.channels * inverse * inverse,
+               shift = sums_of<B>(sum) / w.channels * inverse;
+    for_each_block(
+        w.blocks, [&](int b, auto last) __attribute__((always_inline)) {
+          const Vec<B> gamma = load<B>(w.gamma + b * B);
+#pragma GCC unroll 4
+          for (int i = 0; i < count; ++i) {
+            const Vec<B> g = at(w.dy, i, b) * gamma * inverse[i] - shift[i];
+            put(i, b, masked(g - (at(w.x, i, b) - mean[i]) * slope[i], b, last));
+          }
+        });
+  }
+};
 
 template <int B, class T>
 struct Forward {
   [[gnu::always_inline]] static inline void run(const PixelsWork<T>& w) {
-    for (std::size_t pixel = w.first; pixel < w.end; ++pixel) {
-      const Moments m = moments_of<B>(w, pixel);
-      for (int b = 0; b < w.blocks; ++b) {
-        const Vec<B> x = load<B>(w.x.at(pixel) + b * w.block_step);
-        store<B>(w.y.at(pixel) + b * w.block_step,
-                 (x - m.mean) * m.inverse * load<B>(w.gamma + b * B) + load<B>(w.beta + b * B));
-      }
-    }
+    std::size_t pixel = w.first;
+    for (; pixel + together <= w.end; pixel += together) Tile<B, together, T>{w, pixel}.forward();
+    for (; pixel < w.end; ++pixel) Tile<B, 1, T>{w, pixel}.forward();
   }
 };
 
 template <int B, class T>
 struct Backward {
-  [[gnu::always_inline]] static inline Vec<B> normal(const PixelsWork<T>& w, std::size_t pixel,
-                                                     int b, const Moments& m) {
-    return (load<B>(w.x.at(pixel) + b * w.block_step) - m.mean) * m.inverse *
-           load<B>(w.ones + b * B);
-  }
-  [[gnu::always_inline]] static inline void add(float* to, Vec<B> more) {
-    store<B>(to, load<B>(to) + more);
-  }
   [[gnu::always_inline]] static inline void run(const PixelsWork<T>& w) {
-    for (std::size_t pixel = w.first; pixel < w.end; ++pixel) {
-      const Moments m = moments_of<B>(w, pixel);
-      Vec<B> sum{}, sum_x{};
-      for (int b = 0; b < w.blocks; ++b) {
-        const Vec<B> x = normal(w, pixel, b, m), dy = load<B>(w.dy.at(pixel) + b * w.block_step),
-                     g = dy * load<B>(w.gamma + b * B);
-        sum += g;
-        sum_x += g * x;
-        add(w.sums + b * B, dy * x);
-        add(w.sums + (w.blocks + b) * B, dy);
-      }
-      const float mean_g = sum_of<B>(sum) / w.channels, mean_x = sum_of<B>(sum_x) / w.channels;
-      for (int b = 0; b < w.blocks; ++b) {
-        const Vec<B> x = normal(w, pixel, b, m),
-                     g = load<B>(w.dy.at(pixel) + b * w.block_step) * load<B>(w.gamma + b * B);
-        store<B>(w.y.at(pixel) + b * w.block_step,
-                 (g - mean_g - x * mean_x) * m.inverse * load<B>(w.ones + b * B));
-      }
-    }
+    std::size_t pixel = w.first;
+    for (; pixel + together <= w.end; pixel += together) Tile<B, together, T>{w, pixel}.backward();
+    for (; pixel < w.end; ++pixel) Tile<B, 1, T>{w, pixel}.backward();
   }
 };
 
@@ -137,7 +196,8 @@ PixelsWork<T> work_of(const Tensor& x, const Tensor& y, float epsilon, const Pad
           .sums = nullptr};
 }
 
-constexpr std::size_t most_sums = 32;  // of the images that one item takes
+constexpr std::size_t pixels_of_item = 64;  // in the forward step
+constexpr std::size_t most_sums = 32;       // of the images that one item takes
 
 }  // namespace
 
@@ -150,11 +210,11 @@ Action plan(const LayerNormForward& step, Planner& planner) {
     return [=, epsilon = step.epsilon, threads = planner.threads(),
             kernel = pick<Forward, T>(planner.isa())](const Frame& frame) {
       vectors.fill(frame);
-      const std::size_t rows = x.shape.height, width = x.shape.width;
-      for_each_item(threads, x.shape.batch * rows, [&](std::size_t item) {
-        PixelsWork<T> work = work_of<T>(x, y, epsilon, vectors, frame, item / rows);
-        work.first = item % rows * width;
-        work.end = work.first + width;
+      const std::size_t pieces = (x.pixels() + pixels_of_item - 1) / pixels_of_item;
+      for_each_item(threads, x.shape.batch * pieces, [&](std::size_t item) {
+        PixelsWork<T> work = work_of<T>(x, y, epsilon, vectors, frame, item / pieces);
+        work.first = item % pieces * pixels_of_item;
+        work.end = std::min(work.first + pixels_of_item, x.pixels());
         kernel(work);
       });
     };

@@ -16,24 +16,34 @@ struct Kernels {
   struct Value {
     [[gnu::always_inline]] static inline void run(Activation f, const T* x, T* y,
                                                   std::size_t count) {
-      for (std::size_t i = 0; i < count; i += B)
-        store<B>(y + i, value_of<B, knows>(f, load<B>(x + i)));
+      with_constant<knows>(
+          f, [&](auto known) __attribute__((always_inline)) {
+            for (std::size_t i = 0; i < count; i += B)
+              store<B>(y + i, value_of<B, knows, T>(known, load<B>(x + i)));
+          });
     }
   };
   template <int B, class T>
   struct Gradient {
     [[gnu::always_inline]] static inline void run(Activation f, const T* saved, const T* dy, T* dx,
                                                   std::size_t count) {
-      for (std::size_t i = 0; i < count; i += B)
-        store<B>(dx + i, gradient_of<B, knows>(f, load<B>(saved + i), load<B>(dy + i)));
+      with_constant<knows>(
+          f, [&](auto known) __attribute__((always_inline)) {
+            for (std::size_t i = 0; i < count; i += B)
+              store<B>(dx + i,
+                       gradient_of<B, knows, T>(known, load<B>(saved + i), load<B>(dy + i)));
+          });
     }
   };
   template <int B, class T>
   struct Sum {
     [[gnu::always_inline]] static inline void run(Activation f, const T* a, const T* b, T* y,
                                                   std::size_t count) {
-      for (std::size_t i = 0; i < count; i += B)
-        store<B>(y + i, value_of<B, knows>(f, load<B>(a + i) + load<B>(b + i)));
+      with_constant<knows>(
+          f, [&](auto known) __attribute__((always_inline)) {
+            for (std::size_t i = 0; i < count; i += B)
+              store<B>(y + i, value_of<B, knows, T>(known, load<B>(a + i) + load<B>(b + i)));
+          });
     }
   };
 };

@@ -141,17 +141,19 @@ struct Upstream {
 };
 
 // The gradient of what the forward step added up: dy + dy2, times the activation's slope.
+// `then` is u.then, perhaps as a constant.
 template <int B, Knows knows, class T>
-[[gnu::always_inline]] inline Vec<B> upstream(const Upstream<T>& u, std::size_t p, std::size_t c,
-                                              Vec<B> distance, const Lines<B>& line) {
+[[gnu::always_inline]] inline Vec<B> upstream(const Upstream<T>& u, Activation then, std::size_t p,
+                                              std::size_t c, Vec<B> distance,
+                                              const Lines<B>& line) {
   Vec<B> g = load<B>(u.dy.at(p) + c);
   if (u.dy2) g += load<B>(u.dy2.at(p) + c);
-  if (u.then == Activation::none) return g;
-  if (u.y) return gradient_of<B, knows>(u.then, load<B>(u.y.at(p) + c), g);
+  if (then == Activation::none) return g;
+  if (u.y) return gradient_of<B, knows, T>(then, load<B>(u.y.at(p) + c), g);
   const Vec<B> before = distance * line.scale + line.shift;
-  if (knows == Knows::relu || !facts_of(u.then).slope_of_output)
-    return gradient_of<B, knows>(u.then, before, g);
-  return gradient_of<B, knows>(u.then, value_of<B, knows>(u.then, before), g);
+  if (knows == Knows::relu || !facts_of(then).slope_of_output)
+    return gradient_of<B, knows, T>(then, before, g);
+  return gradient_of<B, knows, T>(then, value_of<B, knows, T>(then, before), g);
 }
 
 // Those that apply an activation, or its slope.
@@ -162,24 +164,27 @@ struct NormKernels {
     [[gnu::always_inline]] static inline void run(Pixels<T> x, Pixels<T> residual, Pixels<T> y,
                                                   const Moments& m, const Extent& e,
                                                   Activation then) {
-      for (std::size_t first = 0; first < e.pixels; first += e.tile) {
-        const std::size_t end = std::min(first + e.tile, e.pixels);
-        for (std::size_t c = 0; c < e.blocks * B; c += B) {
-          const Lines<B> line(m, e.first_channel + c);
-          for (std::size_t p = first; p < end; ++p) {
-            Vec<B> v = (load<B>(x.at(p) + c) - line.mean) * line.scale + line.shift;
-            if (residual) v += load<B>(residual.at(p) + c);
-            store<B>(y.at(p) + c, value_of<B, knows>(then, v), y.past_caches);
-          }
-        }
-      }
+      with_constant<knows>(
+          then, [&](auto f) __attribute__((always_inline)) {
+            for (std::size_t first = 0; first < e.pixels; first += e.tile) {
+              const std::size_t end = std::min(first + e.tile, e.pixels);
+              for (std::size_t c = 0; c < e.blocks * B; c += B) {
+                const Lines<B> line(m, e.first_channel + c);
+                for (std::size_t p = first; p < end; ++p) {
+                  Vec<B> v = (load<B>(x.at(p) + c) - line.mean) * line.scale + line.shift;
+                  if (residual) v += load<B>(residual.at(p) + c);
+                  store<B>(y.at(p) + c, value_of<B, knows, T>(f, v), y.past_caches);
+                }
+              }
+            }
+          });
     }
   };
 
   // Sums of g and of g * (x - mean); writes g where it is asked for.
   template <int B, class T>
   struct PixelSums {
-    [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dresidual,
+    [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> written,
                                                   const Moments& m, const Extent& e,
                                                   double* result) {
       std::fill_n(result, 2 * B * e.blocks, 0.0);
@@ -187,25 +192,28 @@ struct NormKernels {
         const std::size_t end = std::min(first + chunk_pixels, e.pixels);
         std::fill_n(e.work, 2 * B * e.blocks, 0.f);
         for (std::size_t tile = first; tile < end; tile += e.tile)
-          add_tile(u, dresidual, m, tile, std::min(tile + e.tile, end), e);
+          add_tile(u, written, m, tile, std::min(tile + e.tile, end), e);
         for (std::size_t i = 0; i < 2 * B * e.blocks; ++i) result[i] += e.work[i];
       }
     }
 
    private:
-    [[gnu::always_inline]] static inline void add_tile(const Upstream<T>& u, Pixels<T> dresidual,
+    [[gnu::always_inline]] static inline void add_tile(const Upstream<T>& u, Pixels<T> written,
                                                        const Moments& m, std::size_t first,
                                                        std::size_t end, const Extent& e) {
       for (std::size_t c = 0; c < e.blocks * B; c += B) {
         const Lines<B> line(m, e.first_channel + c);
         Vec<B> sum = load<B>(e.work + 2 * c), dot = load<B>(e.work + 2 * c + B);
-        for (std::size_t p = first; p < end; ++p) {
-          const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
-          const Vec<B> g = upstream<B, knows>(u, p, c, distance, line);
-          if (dresidual) store<B>(dresidual.at(p) + c, g, dresidual.past_caches);
-          sum += g;
-          dot += g * distance;
-        }
+        with_constant<knows>(
+            u.then, [&](auto f) __attribute__((always_inline)) {
+              for (std::size_t p = first; p < end; ++p) {
+                const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
+                const Vec<B> g = upstream<B, knows>(u, f, p, c, distance, line);
+                if (written) store<B>(written.at(p) + c, g, written.past_caches);
+                sum += g;
+                dot += g * distance;
+              }
+            });
         store<B>(e.work + 2 * c, sum);
         store<B>(e.work + 2 * c + B, dot);
       }
@@ -226,7 +234,7 @@ struct NormKernels {
                        tilt = load<B>(slope + e.first_channel + c);
           for (std::size_t p = first; p < end; ++p) {
             const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
-            const Vec<B> g = upstream<B, knows>(u, p, c, distance, line);
+            const Vec<B> g = upstream<B, knows>(u, u.then, p, c, distance, line);
             store<B>(dx.at(p) + c, (g - level - distance * tilt) * line.scale, dx.past_caches);
           }
         }

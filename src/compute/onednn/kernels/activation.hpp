@@ -170,6 +170,12 @@ template <int B, Knows knows = Knows::all, class T = float>
   return dy;
 }
 
+/// Whether f takes more time than memory.
+constexpr bool has_exponential(Activation f) {
+  return f == Activation::silu || f == Activation::sigmoid || f == Activation::gelu ||
+         f == Activation::gelu_tanh;
+}
+
 /// use(f) with f as a constant, so that a loop in there does not ask for it again and again.
 template <Knows knows, class F>
 [[gnu::always_inline]] inline void with_constant(Activation f, const F& use) {

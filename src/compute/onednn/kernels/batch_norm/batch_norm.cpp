@@ -90,7 +90,7 @@ class Backward {
         upstream_{geometry_.x, tensor_or_none(step.y, planner), planner.tensor(step.dy),
                   tensor_or_none(step.dy2, planner), step.then},
         dx_(planner.tensor(step.dx)),
-        dresidual_(tensor_or_none(step.dresidual, planner)),
+        g_(written_g(step, planner)),
         gradient_{moments_, planner.gradients(step.gamma), planner.gradients(step.beta)},
         ranks_count_(step.all_ranks ? planner.kept(Kept::count, name_of_norm(step)) : nullptr),
         averages_(planner.scratch(2 * moments_.channels * sizeof(float))),
@@ -100,7 +100,7 @@ class Backward {
   void operator()(const Frame& frame) const {
     float *mean_g = averages_.in(frame), *slope = mean_g + moments_.channels;
     geometry_.for_each_piece(frame, [&](const Piece& piece) {
-      pixel_sums_(upstream_.of(piece), piece.of<T>(dresidual_), moments_, piece.extent, piece.sums);
+      pixel_sums_(upstream_.of(piece), piece.of<T>(g_), moments_, piece.extent, piece.sums);
     });
     std::fill_n(mean_g, 2 * moments_.channels, 0.f);
     for_each_item(geometry_.threads, geometry_.channels,
@@ -108,8 +108,7 @@ class Backward {
     if (ranks_count_) average_over_ranks(frame, mean_g);
     // Where g was written, it is read back: one tensor instead of up to three.
     const UpstreamTensors u =
-        dresidual_.data ? UpstreamTensors{upstream_.x, {}, dresidual_, {}, Activation::none}
-                        : upstream_;
+        g_.data ? UpstreamTensors{upstream_.x, {}, g_, {}, Activation::none} : upstream_;
     geometry_.for_each_piece(frame, [&](const Piece& piece) {
       input_gradient_(u.of(piece), piece.of<T>(dx_), moments_, piece.extent, mean_g, slope);
     });
@@ -124,6 +123,13 @@ class Backward {
       return {piece.of<T>(x), piece.of<T>(y), piece.of<T>(dy), piece.of<T>(dy2), then};
     }
   };
+
+  // Where g is written in the first pass: for the residual, or into dx where it takes long to make.
+  static Tensor written_g(const BatchNormBackward& step, Planner& planner) {
+    if (step.dresidual != no_tensor) return planner.tensor(step.dresidual);
+    const Tensor dx = planner.tensor(step.dx);
+    return has_exponential(step.then) && dx.data != planner.tensor(step.x).data ? dx : Tensor{};
+  }
 
   void combine(const Frame& frame, std::size_t c, float* mean_g, float* slope) const {
     double sum = 0, dot = 0;
@@ -144,7 +150,7 @@ class Backward {
   Geometry geometry_;
   Moments moments_;
   UpstreamTensors upstream_;
-  Tensor dx_, dresidual_;
+  Tensor dx_, g_;
   ChannelGradient gradient_;
   const float* ranks_count_;  // pixels of all ranks; null: this rank's batch is all there is
   Scratch averages_;

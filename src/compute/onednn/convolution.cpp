@@ -3,7 +3,7 @@
 #include "compute/onednn/convolution_operands.hpp"
 #include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/kernels/amx_weight_gradient.hpp"
-#include "compute/onednn/kernels/depthwise.hpp"
+#include "compute/onednn/kernels/depthwise/depthwise.hpp"
 #include "compute/onednn/kernels/grouped/grouped.hpp"
 #include "compute/onednn/phases.hpp"
 #include "compute/onednn/plan.hpp"

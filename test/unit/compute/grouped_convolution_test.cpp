@@ -62,6 +62,31 @@ TEST_CASE("onednn: depthwise convolutions of images smaller than the filter", "[
   check({window, 20}, {35, height, width, 20}, 20, true);  // more images than sums are apart
 }
 
+// Rows of images are done in bands, and blocks of channels and images summed in pieces.
+TEST_CASE("onednn: depthwise convolutions of large and of many images", "[onednn]") {
+  const Window window =
+      GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{5, 5, 2, 2, 1, 1, 2, 2},
+               Window{7, 7, 1, 1, 3, 3, 3, 3}, Window{6, 9, 1, 2, 2, 4, 3, 4}, Window{});
+  const Shape x = GENERATE(Shape{1, 70, 45, 24}, Shape{9, 7, 7, 150});
+  CAPTURE(window.height, window.stride_y, x.height);
+
+  check({window, x.channels}, x, x.channels, true);
+}
+
+TEST_CASE("onednn: the number of threads changes no bit of a depthwise convolution", "[onednn]") {
+  const Window window = GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{5, 5, 1, 1, 2, 2, 2, 2});
+  const Shape x = GENERATE(Shape{8, 37, 30, 8}, Shape{5, 7, 7, 150});
+  const int before = omp_get_max_threads();
+  std::vector<std::vector<std::vector<float>>> results;
+  for (const int threads : {1, 2, 3, 8}) {
+    omp_set_num_threads(threads);
+    results.push_back(check({window, x.channels}, x, x.channels, true).results);
+  }
+  omp_set_num_threads(before);
+
+  for (const auto& others : results) CHECK(others == results[0]);
+}
+
 TEST_CASE("onednn: an activation behind a depthwise convolution", "[onednn]") {
   const Activation then = any_activation();
   CAPTURE(name_of(then));

@@ -237,7 +237,8 @@ bool is_grouped(const ConvolutionShape& w, const Tensor& x, const Tensor& y) {
 }
 
 bool has_grouped_gradients(const ConvolutionShape& w, const Tensor& x, const Tensor& y) {
-  return is_grouped(w, x, y) && x.shape.channels / w.groups < x.block;
+  const bool lopsided = w.stride_x == 2 && w.left == 0;
+  return is_grouped(w, x, y) && (x.shape.channels / w.groups < x.block || lopsided);
 }
 
 Action plan_grouped(const ConvolutionForward& step, const Tensor& x, const Tensor& y,

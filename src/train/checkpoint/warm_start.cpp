@@ -18,17 +18,21 @@ namespace {
 
 constexpr std::size_t most_reported = 10;
 
-// The parameters of the layers whose outputs are logits.
+// The parameters of the layers whose outputs are logits, also behind operations without any.
 std::set<std::string> heads_of(const model::Graph& graph) {
   std::set<compute::TensorId> logits;
-  for (const model::Node& node : graph.nodes)
-    if (std::holds_alternative<model::Loss>(node.operation)) logits.insert(node.inputs[0]);
   std::set<std::string> names;
-  for (const model::Node& node : graph.nodes) {
-    const auto* layer = std::get_if<model::MatrixProduct>(&node.operation);
-    if (layer == nullptr || !logits.contains(node.output)) continue;
-    names.insert(graph.parameters[layer->w].name);
-    if (layer->b) names.insert(graph.parameters[*layer->b].name);
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const model::Operation& operation = node->operation;
+    if (const auto* layer = std::get_if<model::MatrixProduct>(&operation)) {
+      if (!logits.contains(node->output)) continue;
+      names.insert(graph.parameters[layer->w].name);
+      if (layer->b) names.insert(graph.parameters[*layer->b].name);
+    } else if (std::holds_alternative<model::Loss>(operation) ||
+               (std::holds_alternative<model::Multiply>(operation) &&
+                logits.contains(node->output))) {
+      logits.insert(node->inputs[0]);
+    }
   }
   return names;
 }

@@ -34,7 +34,9 @@ rm "$dir/brought"
 expect 0 "--model resnet18 --init-from" resnet18 "$dir/w"
 echo wrong >"$file"
 expect 65 "not what was published" resnet18 "$dir/w"
+printf '#!/bin/sh\necho "11ad3fa600  $1"\n' >"$dir/bin/sha256sum"
 echo any >"$dir/brought"
+expect 0 '--model resnet50 --recipe "resize=232" --init-from' resnet50.v2 "$dir/w"
 expect 0 "nothing here vouches for" tf_efficientnet_lite0.hub "$dir/w"
 [ -z "$(find "$dir/w" -name '.weights.*')" ] || { echo "wrong: something is left over"; bad=1; }
 exit $bad

@@ -17,6 +17,15 @@ model::Graph without_norm() {
   return std::move(g).finish();
 }
 
+// As resnet9 has it.
+model::Graph with_multiplied_head(int classes) {
+  model::GraphBuilder g;
+  compute::TensorId x = g.input(4, 4, 3, {compute::Normalisation::standardise_image});
+  x = g.global_pool(g.convolution("conv", x, {.channels = 2}));
+  g.loss(g.multiply(g.matrix_product("fc", x, classes, {}, 0.0, true), 0.125f));
+  return std::move(g).finish();
+}
+
 std::string start_from(SmallTraining& training, const std::filesystem::path& file,
                        Heads heads = Heads::may_differ) {
   std::string said;
@@ -86,6 +95,15 @@ TEST_CASE("init_from: a head for other classes stays as drawn, and is named") {
     CHECK(fresh.part(buffer, body, 12) == std::vector<float>(12, -5));
   }
   CHECK_THAT(init_refusal(fresh, file, Heads::must_fit), Contains("has weights/fc.weight [3,2]"));
+}
+
+TEST_CASE("init_from: a head may have a factor behind it") {
+  const io::TemporaryDirectory directory;
+  const SmallTraining old(with_multiplied_head(3), 0);
+  SmallTraining fresh(with_multiplied_head(4), 0);
+
+  CHECK_THAT(start_from(fresh, old.save(directory)),
+             Contains("drawn anew") && Contains("fc.weight [4,2], fc.bias [4]"));
 }
 
 TEST_CASE("init_from: another network is refused with what differs, and nothing is changed") {

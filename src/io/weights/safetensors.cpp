@@ -110,6 +110,12 @@ class SafetensorsHeader final : public nlohmann::json_sax<Json> {
     tensor_.storage = {data_.offset + offsets_[0], offsets_[1] - offsets_[0]};
     tensor_.strides = row_major(tensor_.info.shape);
     expect_within_storage(tensor_);
+    const std::uint64_t needed = element_count(tensor_.info) * bytes_of(tensor_.type);
+    if (tensor_.storage.size != needed)
+      fail(
+          fmt::format("gives tensor {} {} bytes, but its type and shape need {}: fetch the file "
+                      "again",
+                      brief(name_, 100), tensor_.storage.size, needed));
     if (index_.tensors.size() == most_weights) fail("has too many tensors");
     index_.tensors.push_back(std::move(tensor_));
   }

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -74,18 +75,32 @@ NumberReader reader_of(StoredType type) {
   throw Error("read weights", "a type that is none");
 }
 
-/// Walks the numbers of a tensor row by row, whatever its strides.
-void gather(const StoredWeights& tensor, const std::uint8_t* storage, std::span<float> values) {
-  const auto [bytes, read] = reader_of(tensor.type);
+// Strides may reach far: more than this, and than so many bytes for each of the tensor's, is read
+// number by number.
+constexpr std::uint64_t most_reach = 16 << 20, most_reach_per_byte = 4;
+constexpr std::uint64_t crc_piece = 1 << 20;
+
+/// The bytes from a tensor's first number to the last that its strides reach.
+Part reach_of(const StoredWeights& tensor, std::size_t width) {
+  std::uint64_t steps = 0;
+  for (std::size_t d = 0; d < tensor.strides.size(); ++d)
+    steps += (tensor.info.shape[d] - 1) * tensor.strides[d];
+  return {tensor.storage.offset + tensor.first * width, (steps + 1) * width};
+}
+
+/// Walks the numbers of a tensor row by row, whatever its strides. `bytes_at` has the bytes of the
+/// number that lies so many numbers behind the first.
+template <class BytesAt>
+void gather(const StoredWeights& tensor, const BytesAt& bytes_at, std::span<float> values) {
+  const auto read = reader_of(tensor.type).read;
   const auto& shape = tensor.info.shape;
   const std::size_t last = shape.empty() ? 0 : shape.size() - 1;
   const std::uint64_t row = shape.empty() ? 1 : shape[last];
   const std::uint64_t step = shape.empty() ? 0 : tensor.strides[last];
   std::vector<std::uint64_t> at(last, 0);
-  std::uint64_t first = tensor.first;
+  std::uint64_t first = 0;
   for (std::size_t done = 0; done < values.size();) {
-    for (std::uint64_t i = 0; i < row; ++i)
-      values[done++] = read(storage + (first + i * step) * bytes);
+    for (std::uint64_t i = 0; i < row; ++i) values[done++] = read(bytes_at(first + i * step));
     for (std::size_t d = last; d-- > 0;) {
       first += tensor.strides[d];
       if (++at[d] < shape[d]) break;
@@ -93,6 +108,13 @@ void gather(const StoredWeights& tensor, const std::uint8_t* storage, std::span<
       at[d] = 0;
     }
   }
+}
+
+std::uint32_t crc_of(ByteSource& bytes, const Part& part) {
+  std::uint32_t crc = 0;
+  for (std::uint64_t at = part.offset; at < part.end(); at += crc_piece)
+    crc = crc32(bytes.at({at, std::min(crc_piece, part.end() - at)}), crc);
+  return crc;
 }
 
 Error refused(const std::filesystem::path& path, Exit code, std::string_view why) {
@@ -135,11 +157,20 @@ void expect_within_storage(const StoredWeights& tensor) {
 void read_weights(ByteSource& bytes, const StoredWeights& tensor, std::span<float> values,
                   bool check) {
   if (values.empty()) return;
-  const auto storage = bytes.at(tensor.storage);
-  if (check && tensor.crc && crc32(storage) != *tensor.crc)
+  if (check && tensor.crc && crc_of(bytes, tensor.storage) != *tensor.crc)
     throw BadWeights(fmt::format("the storage of tensor {} does not fit its CRC-32",
                                  brief(tensor.info.name, 100)));
-  gather(tensor, storage.data(), values);
+  const std::size_t width = bytes_of(tensor.type);
+  const Part reach = reach_of(tensor, width);
+  if (reach.size > std::max(most_reach, most_reach_per_byte * width * values.size())) {
+    const auto one = [&](std::uint64_t i) {
+      return bytes.at({reach.offset + i * width, width}).data();
+    };
+    return gather(tensor, one, values);
+  }
+  const std::uint8_t* first = bytes.at(reach).data();
+  gather(
+      tensor, [&](std::uint64_t i) { return first + i * width; }, values);
 }
 
 bool WeightsFile::is_one(const std::filesystem::path& path) {

@@ -149,9 +149,9 @@ std::vector<ZipEntry> read_zip(ByteSource& bytes) {
   return entries;
 }
 
-std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
+std::uint32_t crc32(std::span<const std::uint8_t> bytes, std::uint32_t before) {
   static const std::array<std::uint32_t, 256> table = make_crc_table();
-  std::uint32_t crc = ~0u;
+  std::uint32_t crc = ~before;
   for (const std::uint8_t byte : bytes) crc = table[(crc ^ byte) & 0xff] ^ (crc >> 8);
   return ~crc;
 }

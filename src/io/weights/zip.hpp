@@ -18,7 +18,7 @@ struct ZipEntry {
 /// BadWeights, also where one is compressed or encrypted: torch.save() does neither.
 std::vector<ZipEntry> read_zip(ByteSource& bytes);
 
-/// CRC-32 as zip files have it.
-std::uint32_t crc32(std::span<const std::uint8_t> bytes);
+/// CRC-32 as zip files have it, of `bytes` behind others whose CRC-32 is `before`.
+std::uint32_t crc32(std::span<const std::uint8_t> bytes, std::uint32_t before = 0);
 
 }  // namespace ringtrain::io

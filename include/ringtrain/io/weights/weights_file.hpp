@@ -23,7 +23,7 @@ struct WeightsIndex;
 class ByteSource;
 
 /// Named tensors of a file of safetensors or torch.save(), opened for reading. Memory is bounded by
-/// 256 MiB, the bytes of one storage of the file, and what the caller passes. Every Error names the
+/// 256 MiB and eight times what the caller passes, whatever the file says. Every Error names the
 /// file and what is wrong with it, in printable text.
 class WeightsFile {
  public:

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "io/weights/weights_index.hpp"
+#include "io/weights/zip.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "unit/io/dataset/data_support.hpp"
@@ -69,6 +70,27 @@ std::string safetensors_of(const std::string& header, const std::string& data = 
   std::uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
 }
+
+/// 200 GiB of fp32 numbers that follow from their places, made as they are asked for.
+class EndlessSource final : public ByteSource {
+ public:
+  static float number(std::uint64_t place) { return static_cast<float>(place * 7919 % 65521); }
+  std::uint64_t size() const override { return std::uint64_t{200} << 30; }
+  std::span<const std::uint8_t> at(Part part) override {
+    REQUIRE(part.offset % sizeof(float) == 0);
+    REQUIRE(part.end() <= size());
+    REQUIRE(part.size < 64 << 20);
+    largest = std::max(largest, part.size);
+    numbers_.resize(part.size / sizeof(float));
+    for (std::size_t i = 0; i < numbers_.size(); ++i)
+      numbers_[i] = number(part.offset / sizeof(float) + i);
+    return {reinterpret_cast<const std::uint8_t*>(numbers_.data()), part.size};
+  }
+  std::uint64_t largest = 0;
+
+ private:
+  std::vector<float> numbers_;
+};
 
 }  // namespace
 
@@ -178,6 +200,9 @@ TEST_CASE("weights: headers of safetensors that are wrong are refused") {
       {R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "does not lie in its storage"},
       {R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})",
        "larger than any"},
+      {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})",
+       "gives tensor x 8 bytes, but its type and shape need 4"},
+      {R"({"x":{"dtype":"F16","shape":[0,3],"data_offsets":[0,8]}})", "type and shape need 0"},
       {R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "not as safetensors"},
       {R"({"x":{"dtype":"F32","shape":[2]}})", "no place in the file"},
       {R"({"x":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", "not as safetensors"},
@@ -200,6 +225,41 @@ TEST_CASE("weights: damage is found") {
 
   for (std::size_t size = 0; size < whole.size(); size += 7)
     CHECK_THAT(complaint(whole.substr(0, size)), Contains("66 "));
+}
+
+TEST_CASE("weights: memory is that of a tensor, however large its storage is") {
+  const auto [first, stride, most] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t>({
+      {0, 1, 4 << 10},
+      {std::uint64_t{7} << 32, 1, 4 << 10},
+      {5, 3, 12 << 10},
+      {5, 1 << 24, 16 << 20},
+  }));
+  CAPTURE(first, stride);
+  EndlessSource source;
+  const StoredWeights tensor{
+      {"x", {10, 100}}, StoredType::f32, {8, source.size() - 8}, first, {100 * stride, stride}, {}};
+  std::vector<float> values(1000);
+
+  read_weights(source, tensor, values);
+
+  for (std::size_t i = 0; i < values.size(); ++i)
+    CHECK(values[i] == EndlessSource::number(2 + first + i * stride));
+  CHECK(source.largest <= most);
+}
+
+TEST_CASE("weights: a large storage is checked in pieces") {
+  EndlessSource source;
+  const Part storage{8, (3 << 20) + 12};
+  const std::uint32_t whole = crc32(source.at(storage));
+  StoredWeights tensor{{"x", {3}}, StoredType::f32, storage, 0, {1}, whole};
+  std::vector<float> values(3);
+  source.largest = 0;
+
+  read_weights(source, tensor, values);
+
+  CHECK(source.largest <= 1 << 20);
+  tensor.crc = whole ^ 1;
+  CHECK_THROWS_WITH(read_weights(source, tensor, values), Contains("CRC-32"));
 }
 
 TEST_CASE("weights: a storage of a zip file that does not fit its CRC-32 is refused") {

@@ -113,6 +113,7 @@ class PickleReader {
   void get(std::uint32_t place);
   void add(Kind kind, const std::vector<PickleId>& items);
   void call();
+  void expect_no_metadata(std::span<const PickleId> arguments) const;
   PickleValue ordered_dict_of(std::span<const PickleId> arguments);
   void name_storage();
 
@@ -329,10 +330,27 @@ void PickleReader::call() {
     push(ordered_dict_of(items));
   else if (called == PickleFunction::rebuild_parameter && !items.empty())
     push(items[0]);
-  else if (called == PickleFunction::rebuild_tensor && items.size() >= 4)
+  else if (called == PickleFunction::rebuild_tensor && items.size() >= 4) {
+    expect_no_metadata(items);
     push({.kind = Kind::tensor, .items = {items[0], items[1], items[2], items[3]}});
-  else
+  } else
     fail_pickle("calls a function with too few arguments");
+}
+
+// The seventh argument says what reading has to do to the numbers.
+void PickleReader::expect_no_metadata(std::span<const PickleId> arguments) const {
+  constexpr std::size_t place = 6;
+  if (arguments.size() <= place) return;
+  const PickleValue& metadata = pickle_[arguments[place]];
+  if (metadata.kind == Kind::nothing) return;
+  if (metadata.kind == Kind::dictionary && metadata.items.empty()) return;
+  const bool named = metadata.kind == Kind::dictionary;
+  throw BadWeights(
+      Exit::incompatible_checkpoint,
+      fmt::format(
+          "has a tensor with metadata ({}), as of a view that is negated or conjugated when "
+          "it is read: save what .resolve_neg() and .resolve_conj() give",
+          named ? brief(pickle_[metadata.items[0]].text, 40) : "of another kind"));
 }
 
 // Python 2 gives it a list of pairs.

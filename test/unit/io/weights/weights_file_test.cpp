@@ -148,6 +148,25 @@ TEST_CASE("weights: Python objects are refused by name, and nothing is executed"
   CHECK_THAT(complaint(legacy_of("cb\x1b[2J\nx\n")), Contains("b\\x1b[2J.x"));
 }
 
+TEST_CASE("weights: a tensor that torch negates or conjugates as it reads is refused") {
+  using namespace std::string_literals;
+  const auto tensor = [](const std::string& metadata) {
+    return legacy_of(
+        "}U\x01x"
+        "ctorch._utils\n_rebuild_tensor_v2\n((U\x07storagectorch\nFloatStorage\nU\x01"
+        "0U\x03"
+        "cpuK\x01tQK\x00K\x01\x85K\x01\x85\x89}"s +
+            metadata + "tRs",
+        "]U\x01"
+        "0a");
+  };
+  const std::string one("\x01\0\0\0\0\0\0\0\0\0\x80\x3f", 12);
+
+  CHECK_THAT(complaint(tensor("}U\x03neg\x88s") + one),
+             Contains("65 ") && Contains("metadata (neg)") && Contains("resolve_neg()"));
+  for (const char* none : {"", "N", "}"}) CHECK(complaint(tensor(none) + one) == "accepted");
+}
+
 TEST_CASE("weights: what holds no state dictionary is told so") {
   CHECK_THAT(complaint(legacy_of("}")), Contains("65 ") && Contains("holds no state dictionary"));
   CHECK_THAT(complaint(legacy_of("K\x05")), Contains("holds no state dictionary"));

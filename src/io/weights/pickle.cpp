@@ -20,6 +20,19 @@ constexpr int newest_protocol = 5;
 
 [[noreturn]] void fail_pickle(const std::string& why) { throw BadWeights("its pickle " + why); }
 
+/// Of the names that are not known, those that build tensors or their storages.
+void expect_no_tensor(std::string_view module, std::string_view name) {
+  const bool storage =
+      (module == "torch" || module == "torch.storage") && name.ends_with("Storage");
+  const bool tensor = module == "torch._utils" && name.starts_with("_rebuild_");
+  if (storage || tensor)
+    throw BadWeights(Exit::incompatible_checkpoint,
+                     fmt::format("has a tensor of {}.{}, a kind that is not read (as complex, "
+                                 "quantized, sparse and float8 ones): convert it by .float(), "
+                                 ".to_dense() or .dequantize(), and save it again",
+                                 module, brief(name, 100)));
+}
+
 /// The machine. Its memory grows by a few numbers an instruction, each of a byte or more.
 class PickleReader {
  public:
@@ -310,13 +323,15 @@ void PickleReader::push_global(std::string_view module, std::string_view name) {
   const auto* found = std::ranges::find_if(known_globals, [&](const KnownGlobal& known) {
     return known.module == module && known.name == name;
   });
-  if (found == std::end(known_globals))
+  if (found == std::end(known_globals)) {
+    expect_no_tensor(module, name);
     throw BadWeights(
         Exit::incompatible_checkpoint,
         fmt::format("its pickle names {}.{}: only tensors, dictionaries, numbers and strings are "
                     "read, and nothing is executed; save the state dictionary alone, as "
                     "torch.save(model.state_dict(), FILE) does",
                     brief(module, 100), brief(name, 100)));
+  }
   push({found->kind, found->number});
 }
 

@@ -167,6 +167,21 @@ TEST_CASE("weights: a tensor that torch negates or conjugates as it reads is ref
   for (const char* none : {"", "N", "}"}) CHECK(complaint(tensor(none) + one) == "accepted");
 }
 
+TEST_CASE("weights: kinds of tensors that are not read are named, with what to do") {
+  const auto [global, what] = GENERATE(table<std::string, const char*>({
+      {"torch\nComplexFloatStorage", "of torch.ComplexFloatStorage"},
+      {"torch\nQInt8Storage", "of torch.QInt8Storage"},
+      {"torch.storage\nUntypedStorage", "of torch.storage.UntypedStorage"},
+      {"torch._utils\n_rebuild_sparse_tensor", "of torch._utils._rebuild_sparse_tensor"},
+      {"torch._utils\n_rebuild_tensor_v3", "of torch._utils._rebuild_tensor_v3"},
+  }));
+  CAPTURE(global);
+
+  CHECK_THAT(complaint(legacy_of("c" + global + "\n")),
+             Contains("65 ") && Contains(what) && Contains(".float(), .to_dense()") &&
+                 !Contains("save the state dictionary alone"));
+}
+
 TEST_CASE("weights: what holds no state dictionary is told so") {
   CHECK_THAT(complaint(legacy_of("}")), Contains("65 ") && Contains("holds no state dictionary"));
   CHECK_THAT(complaint(legacy_of("K\x05")), Contains("holds no state dictionary"));

@@ -115,6 +115,7 @@ const ZipEntry& find_pickle(const std::vector<ZipEntry>& entries) {
 }
 
 void expect_little_endian(ByteSource& bytes, const ZipEntry& entry) {
+  expect_plain(entry);
   const auto text = bytes.at({entry.bytes.offset, std::min<std::uint64_t>(entry.bytes.size, 8)});
   if (std::string_view(reinterpret_cast<const char*>(text.data()), text.size()) != "little")
     throw BadWeights(Exit::incompatible_checkpoint, "is of a big-endian machine");
@@ -200,12 +201,14 @@ bool begins_weights(std::span<const std::uint8_t> head, std::uint64_t file_bytes
 WeightsIndex read_torch_zip(ByteSource& bytes) {
   const std::vector<ZipEntry> entries = read_zip(bytes);
   const ZipEntry& found = find_pickle(entries);
+  expect_plain(found);
   const std::string home = found.name.substr(0, found.name.size() - std::strlen("data.pkl"));
   StoragePlaces places;
   for (const ZipEntry& entry : entries) {
     if (entry.name == home + "byteorder") expect_little_endian(bytes, entry);
-    if (entry.name.starts_with(home + "data/"))
-      places.emplace(entry.name.substr(home.size() + 5), StoragePlace{entry.bytes, entry.crc});
+    if (!entry.name.starts_with(home + "data/")) continue;
+    expect_plain(entry);
+    places.emplace(entry.name.substr(home.size() + 5), StoragePlace{entry.bytes, entry.crc});
   }
   if (found.bytes.size > most_weights_index) throw BadWeights("its pickle is larger than 16 MiB");
   const auto window = bytes.at(found.bytes);

@@ -103,12 +103,12 @@ ListedEntry listed_at(std::span<const std::uint8_t> directory, std::uint64_t at)
   if (next > directory.size()) fail_zip("ends early");
   const auto* text = reinterpret_cast<const char*>(directory.data() + at + directory_head);
   take_extra64(directory.subspan(at + directory_head + name, extra), {&size, &packed, &offset});
-  const bool encrypted = (flags & 1) != 0;
-  if (method != 0 || packed != size || encrypted)
-    throw BadWeights(Exit::incompatible_checkpoint,
-                     fmt::format("{} in it is {}, which torch.save() does not do",
-                                 brief({text, name}, 100), encrypted ? "encrypted" : "compressed"));
-  return {{{text, name}, {offset, size}, read_number<std::uint32_t>(directory, at + 16)}, next};
+  return {{.name = {text, name},
+           .bytes = {offset, packed},
+           .crc = read_number<std::uint32_t>(directory, at + 16),
+           .compressed = method != 0 || packed != size,
+           .encrypted = (flags & 1) != 0},
+          next};
 }
 
 // Its head has a name and an extra field of lengths of its own.
@@ -147,6 +147,14 @@ std::vector<ZipEntry> read_zip(ByteSource& bytes) {
   }
   for (ZipEntry& entry : entries) skip_head(bytes, entry);
   return entries;
+}
+
+void expect_plain(const ZipEntry& entry) {
+  if (entry.compressed || entry.encrypted)
+    throw BadWeights(
+        Exit::incompatible_checkpoint,
+        fmt::format("{} in it is {}, which torch.save() does not do", brief(entry.name, 100),
+                    entry.encrypted ? "encrypted" : "compressed"));
 }
 
 std::uint32_t crc32(std::span<const std::uint8_t> bytes, std::uint32_t before) {

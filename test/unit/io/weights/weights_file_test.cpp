@@ -192,6 +192,25 @@ TEST_CASE("weights: what holds no state dictionary is told so") {
   CHECK_FALSE(WeightsFile::is_one("/dev/null"));
 }
 
+TEST_CASE("weights: compression is refused of the entries that are read, and of no others") {
+  const std::string whole = file_text("zip.pth");
+  // the method of the entry in the directory, which is the name's last place
+  const auto compressed = [&](const std::string& name) {
+    std::string bytes = whole;
+    const auto at = bytes.rfind(name);
+    REQUIRE(at != bytes.npos);
+    REQUIRE(bytes.rfind("PK\x01\x02", at) != bytes.npos);
+    bytes[bytes.rfind("PK\x01\x02", at) + 10] = 8;
+    return bytes;
+  };
+
+  CHECK(complaint(compressed("/version")) == "accepted");
+  CHECK_THAT(complaint(compressed("/data.pkl")),
+             Contains("65 ") && Contains("data.pkl in it is compressed"));
+  CHECK_THAT(complaint(compressed("/data/0")),
+             Contains("65 ") && Contains("data/0 in it is compressed"));
+}
+
 TEST_CASE("weights: pickles that are wrong are refused") {
   const auto [state, what] = GENERATE(table<std::string, const char*>({
       {"(", "takes a value where there is none"},

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <variant>
@@ -105,6 +106,7 @@ class PublishedReader {
   void take(const io::TensorPlace& place, std::vector<std::vector<float>>& values);
   void miss(const std::string& name, const Extents& needed, std::optional<std::size_t> found);
   void leave(std::size_t tensor);
+  void require_finite(std::size_t tensor, const std::vector<float>& values) const;
   bool is_one_everywhere(std::size_t tensor) const;
   void require_no_misfits() const;
   std::string taken_line() const;
@@ -137,6 +139,7 @@ void PublishedReader::take(const io::TensorPlace& place, std::vector<std::vector
   }
   std::vector<float> theirs(io::element_count(place.info));
   file_.read(found->second, theirs);
+  require_finite(found->second, theirs);
   const auto layout = layouts_.find(name);
   const RowLayout row = layout == layouts_.end() ? RowLayout{} : layout->second;
   to_our_layout(theirs, row, std::span(values[place.buffer]).subspan(place.offset, theirs.size()));
@@ -162,6 +165,15 @@ void PublishedReader::miss(const std::string& name, const Extents& needed,
   misfits_.push_back(
       found ? fmt::format("has {} {}, needed is {}", name, theirs, extents_text(needed))
             : fmt::format("has no {} {}", name, extents_text(needed)));
+}
+
+void PublishedReader::require_finite(std::size_t tensor, const std::vector<float>& values) const {
+  const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
+  if (bad == values.end()) return;
+  throw Error(Exit::no_valid_checkpoint, "--init-from " + brief(file_.path().string()),
+              fmt::format("tensor {} has {} at place {}, which is not finite in fp32: take a file "
+                          "of a training that did not diverge",
+                          brief(file_.tensors()[tensor].name, 100), *bad, bad - values.begin()));
 }
 
 bool PublishedReader::is_one_everywhere(std::size_t tensor) const {

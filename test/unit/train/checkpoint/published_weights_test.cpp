@@ -1,5 +1,11 @@
 #include "train/checkpoint/published_weights.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "support/catch.hpp"
 #include "train/checkpoint/warm_start.hpp"
 #include "unit/train/small_training.hpp"
@@ -29,17 +35,63 @@ std::vector<std::string> start_from(SmallTraining& training, const std::string& 
 }
 
 std::string refusal(SmallTraining& training, const std::string& name,
-                    Heads heads = Heads::may_differ) {
+                    Heads heads = Heads::may_differ, Exit code = Exit::incompatible_checkpoint) {
   const auto before = training.state.copy();
   try {
     start_from(training, name, heads);
   } catch (const Error& failure) {
-    CHECK(failure.code() == Exit::incompatible_checkpoint);
+    CHECK(failure.code() == code);
     CHECK(training.state.copy() == before);
     return failure.what();
   }
   return "accepted";
 }
+
+struct MadeTensor {
+  std::string name, type, shape, bytes;
+};
+
+/// A file of safetensors: those of published_network(3), 1 everywhere, with `changed` instead of
+/// or beside them.
+class FileOf {
+ public:
+  explicit FileOf(const std::vector<MadeTensor>& changed) {
+    std::vector<MadeTensor> all;
+    const auto add = [&](const char* name, const char* shape, std::size_t count) {
+      if (std::ranges::find(changed, name, &MadeTensor::name) == changed.end())
+        all.push_back({name, "F32", shape, ones(count)});
+    };
+    add("conv.weight", "[4,3,3,3]", 108);
+    for (const char* name : {"bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"})
+      add(name, "[4]", 4);
+    add("fc.weight", "[3,64]", 192);
+    add("fc.bias", "[3]", 3);
+    all.insert(all.end(), changed.begin(), changed.end());
+    write(all);
+  }
+  std::string path() const { return directory_ / "made.safetensors"; }
+  static std::string ones(std::size_t count) {
+    const std::vector<float> numbers(count, 1);
+    return {reinterpret_cast<const char*>(numbers.data()), count * sizeof(float)};
+  }
+
+ private:
+  void write(const std::vector<MadeTensor>& tensors) {
+    std::string header, data;
+    for (const auto& [name, type, shape, bytes] : tensors) {
+      header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})",
+                            header.empty() ? "{" : ",", name, type, shape, data.size(),
+                            data.size() + bytes.size());
+      data += bytes;
+    }
+    header += "}";
+    const std::uint64_t length = header.size();
+    io::write_bytes(
+        path(), std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data);
+  }
+
+  io::TemporaryDirectory directory_;
+};
 
 std::vector<io::TensorInfo> named(const std::vector<std::string>& names) {
   std::vector<io::TensorInfo> tensors;
@@ -100,6 +152,18 @@ TEST_CASE("published weights: more than the head is refused with the first three
   CHECK_THAT(refusal(plain, "zip.pth"),
              Contains("bn.weight, which is not 1 everywhere, but the network has no gamma there"));
   CHECK_THAT(refusal(other, "zip.pth"), Contains("needed is [2,3,1,1]"));
+}
+
+TEST_CASE("published weights: numbers that are not finite are refused by name") {
+  const double number = GENERATE(double(NAN), -double(INFINITY), 1e300);
+  CAPTURE(number);
+  SmallTraining training(published_network(3), 0);
+  std::string doubles(3 * sizeof number, '\0');
+  std::memcpy(&doubles[sizeof number], &number, sizeof number);
+  const FileOf file({{"fc.bias", "F64", "[3]", doubles}});
+
+  CHECK_THAT(refusal(training, file.path(), Heads::may_differ, Exit::no_valid_checkpoint),
+             Contains("tensor fc.bias has") && Contains("at place 1, which is not finite in fp32"));
 }
 
 TEST_CASE("published weights: an auxiliary head may be missing, even in evaluation") {

@@ -88,7 +88,9 @@ class PublishedReader {
         names_(network_names(file.tensors(), network_)),
         layouts_(row_layouts(graph)),
         used_(names_.size(), false) {
-    for (std::size_t i = 0; i < names_.size(); ++i) places_.emplace(names_[i], i);
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (const auto [first, is_new] = places_.emplace(names_[i], i); !is_new)
+        refuse_repeated(first->second, i);
   }
 
   PublishedReading read() {
@@ -107,6 +109,7 @@ class PublishedReader {
   void miss(const std::string& name, const Extents& needed, std::optional<std::size_t> found);
   void leave(std::size_t tensor);
   void require_finite(std::size_t tensor, const std::vector<float>& values) const;
+  [[noreturn]] void refuse_repeated(std::size_t first, std::size_t second) const;
   bool is_one_everywhere(std::size_t tensor) const;
   void require_no_misfits() const;
   std::string taken_line() const;
@@ -174,6 +177,13 @@ void PublishedReader::require_finite(std::size_t tensor, const std::vector<float
               fmt::format("tensor {} has {} at place {}, which is not finite in fp32: take a file "
                           "of a training that did not diverge",
                           brief(file_.tensors()[tensor].name, 100), *bad, bad - values.begin()));
+}
+
+void PublishedReader::refuse_repeated(std::size_t first, std::size_t second) const {
+  throw Error(Exit::incompatible_checkpoint, "--init-from " + brief(file_.path().string()),
+              fmt::format("has {} and {}, which are both {} here: save only one of them",
+                          brief(file_.tensors()[first].name, 100),
+                          brief(file_.tensors()[second].name, 100), brief(names_[first], 100)));
 }
 
 bool PublishedReader::is_one_everywhere(std::size_t tensor) const {

@@ -166,6 +166,14 @@ TEST_CASE("published weights: numbers that are not finite are refused by name") 
              Contains("tensor fc.bias has") && Contains("at place 1, which is not finite in fp32"));
 }
 
+TEST_CASE("published weights: two tensors of one name are refused with both") {
+  SmallTraining training(published_network(3), 0);
+  const FileOf file({{"module.bn.weight", "F32", "[4]", FileOf::ones(4)}});
+
+  CHECK_THAT(refusal(training, file.path()),
+             Contains("has bn.weight and module.bn.weight, which are both bn.weight here"));
+}
+
 TEST_CASE("published weights: an auxiliary head may be missing, even in evaluation") {
   model::GraphBuilder g;
   compute::TensorId x = g.input(4, 4, 3, {compute::Normalisation::standardise_image});

@@ -6,12 +6,15 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <set>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 namespace ringtrain::io {
 namespace {
@@ -65,7 +68,9 @@ Header header_of(std::span<const std::byte> bytes) {
 }
 
 void check_version(const Header& header) {
-  if (header.magic != magic) throw Damage("not a ringtrain checkpoint");
+  if (header.magic != magic)
+    throw Damage(
+        "not a ringtrain checkpoint (--init-from reads files of torch and safetensors too)");
   if (header.version != schema_version && header.version != first_version)
     throw Damage(fmt::format("format version {}; this build reads versions {} and {}",
                              header.version, first_version, schema_version));
@@ -197,6 +202,16 @@ std::optional<std::string> lineage_in(std::span<const std::byte> header) try {
   return read.lineage.data();
 } catch (const Damage&) {
   return std::nullopt;
+}
+
+bool begins_otherwise(const std::filesystem::path& path) {
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(path, failure)) return false;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return false;
+  std::array<char, magic.size()> first{};
+  file.read(first.data(), first.size());
+  return !file.bad() && first != magic;
 }
 
 CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file_bytes) {

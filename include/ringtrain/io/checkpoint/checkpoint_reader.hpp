@@ -60,6 +60,9 @@ class CheckpointFile {
   std::unique_ptr<Opened> opened_;
 };
 
+/// Whether it is a regular file that can be read and does not begin as a checkpoint.
+bool begins_otherwise(const std::filesystem::path& path);
+
 /// The newest intact checkpoint of a directory, and how it was found.
 struct LatestCheckpoint {
   std::optional<CheckpointFile> file;  ///< verified completely

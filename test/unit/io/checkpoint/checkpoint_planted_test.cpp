@@ -158,7 +158,10 @@ TEST_CASE("Planted: what bears a checkpoint's name but is no file is named and p
   }
   SECTION("somebody's HDF5 file") {
     write_bytes(planted, "\x89HDF\r\n\x1a\n" + std::string(5000, '\0'));
-    CHECK_THAT(refusal_of_newest(directory), Contains("not a ringtrain checkpoint"));
+    CHECK_THAT(
+        refusal_of_newest(directory),
+        Contains(
+            "not a ringtrain checkpoint (--init-from reads files of torch and safetensors too)"));
   }
   SECTION("of a later version") {
     std::string bytes = file_bytes(old);

@@ -1,5 +1,7 @@
 #include "train/checkpoint/warm_start.hpp"
 
+#include <fmt/core.h>
+
 #include "support/catch.hpp"
 #include "unit/train/small_training.hpp"
 
@@ -128,6 +130,29 @@ TEST_CASE("init_from: a damaged file is refused") {
   io::write_bytes(file, bytes);
 
   CHECK_THROWS_WITH(start_from(training, file), Contains("fails its hash"));
+}
+
+TEST_CASE("init_from: what is of no format at all is told as a download that may have failed") {
+  const std::string cut("\x40\x9c\0\0\0\0\0\0{\"conv.weight\":{", 23);
+  const std::string bytes = GENERATE_COPY(std::string(), std::string("<!DOCTYPE html>"),
+                                          "<html>" + std::string(5000, ' '), cut);
+  CAPTURE(bytes);
+  const io::TemporaryDirectory directory;
+  const auto file = directory / "resnet18.pth";
+  io::write_bytes(file, bytes);
+  SmallTraining training(network(2, 3), 0);
+
+  try {
+    start_from(training, file);
+    FAIL("accepted");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::no_valid_checkpoint);
+    CHECK_THAT(failure.what(),
+               Contains("resnet18.pth") && Contains(fmt::format("{} bytes", bytes.size())) &&
+                   Contains("neither a ringtrain checkpoint nor a file of safetensors or "
+                            "torch.save()") &&
+                   Contains("ask whether its download is whole"));
+  }
 }
 
 TEST_CASE("init_from: averages of statistics start from the statistics of a file without them") {

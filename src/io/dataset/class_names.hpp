@@ -6,7 +6,7 @@
 
 namespace ringtrain::io {
 
-/// Whether all are called as WordNet's nouns: n and eight digits.
+/// Whether there are names, and all are called as WordNet's nouns: n and eight digits.
 bool are_wnids(const std::vector<std::string>& names);
 /// Whether `names` holds each of `wanted`.
 bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted);

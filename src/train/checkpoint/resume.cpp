@@ -234,8 +234,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
                       .class_names = io::class_names_in(m.class_names),
                       .hash = m.model_hash,
                       .named = named,
-                      .goes_on = goes_on,
-                      .published = published};
+                      .goes_on = goes_on};
 }
 
 std::optional<SavedNetwork> saved_network(const config::Options& options,

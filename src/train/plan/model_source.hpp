@@ -19,7 +19,8 @@ struct SavedNetwork {
   std::uint64_t hash = 0;
   bool named = false;    ///< by --resume FILE: the user must not say otherwise
   bool goes_on = false;  ///< its training goes on, so its classes stay
-  /// --init-from names only weights, of safetensors or torch: of the network of the options.
+  /// No training goes on, and --init-from names only weights, of safetensors or torch: of the
+  /// network of the options.
   bool published = false;
 };
 

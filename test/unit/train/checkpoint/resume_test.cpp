@@ -190,6 +190,27 @@ TEST_CASE("resume: what goes on or is evaluated knows its classes, whoever names
   CHECK(names_of() == std::vector<std::string>{"caf\xe9", "b"});
 }
 
+TEST_CASE("resume: published weights are of no training that goes on") {
+  const io::TemporaryDirectory directory;
+  const SmallTraining training(network(2, 3), 0);
+  config::Options o;
+  o.model = "mlp";
+  o.init_from = WEIGHTS "/zip.pth";
+  o.checkpoint_dir = std::filesystem::path(directory).string();
+  o.eval_only = GENERATE(true, false);
+  const auto is_published = [&] {
+    const auto saved = saved_network(o), on_every_rank = saved_network(o, training.session, nullptr);
+    REQUIRE((saved && on_every_rank));
+    CHECK(saved->published == on_every_rank->published);
+    CHECK(saved->goes_on != saved->published);
+    return saved->published;
+  };
+
+  CHECK(is_published());
+  training.save(directory);
+  CHECK_FALSE(is_published());
+}
+
 TEST_CASE("resume: what a file says cannot disturb a terminal") {
   const io::TemporaryDirectory directory;
   const SmallTraining wide(network(5, 3), 0);

@@ -8,6 +8,10 @@ namespace ringtrain::io {
 
 /// Whether there are names, and all are called as WordNet's nouns: n and eight digits.
 bool are_wnids(const std::vector<std::string>& names);
+/// Why a wnid has no label.
+inline constexpr std::string_view no_such_wnid =
+    "the network's 1,000 classes have no such wnid, so its label is unknown; take it out";
+
 /// Whether `names` holds each of `wanted`.
 bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted);
 

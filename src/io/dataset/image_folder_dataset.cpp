@@ -99,9 +99,6 @@ class NameList {
 constexpr std::string_view no_such_class =
     "training has no such class, so its label is unknown (images belong in <class>/<image>)";
 
-constexpr std::string_view no_such_wnid =
-    "the network's 1,000 classes have no such wnid, so its label is unknown; take the folder out";
-
 // For the log.
 constexpr std::string_view labels_by_place =
     "; no training part and no checkpoint names the classes: labels are its own folders in order";

@@ -66,8 +66,8 @@ struct DatasetOptions {
   /// Nothing is trained: where images:DIR or records:DIR has a training part, too, class_names
   /// count, unless they lack a class of the evaluation.
   bool only_evaluated = false;
-  /// Of images:DIR, and of the evaluation of records:DIR, whose classes are all called as WordNet's
-  /// nouns (n and eight digits): the names by label, whatever classes there are; none: its own.
+  /// Of images:DIR and records:DIR whose classes are all called as WordNet's nouns (n and eight
+  /// digits): the names by label, whatever classes there are; none: its own.
   std::vector<std::string> wnids = {};
   /// The evaluation is of another data set than the training: class_names are the training's, and
   /// images may also lie in DIR/<class>/.

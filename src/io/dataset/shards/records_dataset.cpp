@@ -81,10 +81,10 @@ std::vector<std::string> classes_met(const RecordTable& table) {
   return names;
 }
 
-/// Gives records the labels that their classes have in `names`.
-void count_by(const std::vector<std::string>& names, const std::string& directory,
-              RecordTable& table) {
-  const LabelsByName labels(names, "training has no such class, so its label is unknown");
+/// Gives records the labels that their classes have in `names`. `unknown` as of LabelsByName.
+void count_by(const std::vector<std::string>& names, std::string_view unknown,
+              const std::string& directory, RecordTable& table) {
+  const LabelsByName labels(names, unknown);
   std::vector<std::int32_t> label_of;
   for (const std::string& name : table.class_names) label_of.push_back(labels.find(name).label);
   for (Record& record : table.records) {
@@ -96,22 +96,44 @@ void count_by(const std::vector<std::string>& names, const std::string& director
   table.class_names = names;
 }
 
+/// Whether TFRecords were packed that name no class: numbers stand for names, from 0 or 1 on.
+bool are_numbers(const std::vector<std::string>& names) {
+  for (const std::size_t first : {0, 1}) {
+    std::size_t next = first;
+    if (std::ranges::all_of(names, [&](const auto& n) { return n == std::to_string(next++); }))
+      return true;
+  }
+  return false;
+}
+
+void say(std::string_view what, const std::string& directory, const DatasetOptions& options) {
+  options.tell(fmt::format("records: {}: {}", printable(directory), what));
+}
+
+void take_wnids(const std::string& directory, const DatasetOptions& options, RecordTable& table) {
+  count_by(options.wnids, no_such_wnid, directory, table);
+  say("labels are those of the network's wnids", directory, options);
+}
+
+/// Why an evaluation keeps the labels that it was packed with; empty: it does not.
+std::string_view why_own(bool alone, const std::vector<std::string>& learned,
+                         const RecordTable& table) {
+  if (learned.empty()) return "no training part and no checkpoint names the classes";
+  if (has_all(learned, classes_met(table))) return "";
+  if (are_numbers(table.class_names)) return "it names no classes";
+  return alone ? "" : "the checkpoint lacks classes of the pack";
+}
+
 /// An evaluation has the labels that the network learned, as that of an image folder has. `alone`:
 /// without its own training.
 void take_learned_labels(const std::string& directory, bool alone, const DatasetOptions& options,
                          RecordTable& table) {
-  const auto say = [&](std::string_view what) {
-    options.tell(fmt::format("records: {}: {}", printable(directory), what));
-  };
-  const bool by_wnid = !options.wnids.empty() && are_wnids(table.class_names);
-  const auto& learned = by_wnid ? options.wnids : options.class_names;
-  if (learned.empty() && alone)
-    say("no training part and no checkpoint names the classes: labels are the pack's own");
-  if (learned.empty() || learned == table.class_names) return;
-  if (!alone && !has_all(learned, classes_met(table)))
-    return say("the checkpoint lacks classes of the pack: labels are the pack's own");
-  count_by(learned, directory, table);
-  say("labels are by the names of the classes that the network learned");
+  const std::vector<std::string>& learned = options.class_names;
+  if (learned == table.class_names || (learned.empty() && !alone)) return;
+  if (const std::string_view why = why_own(alone, learned, table); !why.empty())
+    return say(fmt::format("{}: labels are the pack's own", why), directory, options);
+  count_by(learned, "training has no such class, so its label is unknown", directory, table);
+  say("labels are by the names of the classes that the network learned", directory, options);
 }
 
 }  // namespace
@@ -132,7 +154,9 @@ std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split
   const auto names = read(first, options.progress).table.class_names;
   ShardIndex index = join(directory, files, read_all(directory, files, options), names);
   const bool alone = training.empty() || options.elsewhere;
-  if (split == Split::evaluation && (alone || options.only_evaluated))
+  if (!options.wnids.empty() && are_wnids(names))
+    take_wnids(directory, options, index.table);
+  else if (split == Split::evaluation && (alone || options.only_evaluated))
     take_learned_labels(directory, alone, options, index.table);
   return make_sharded_dataset(
       {"records", directory, std::move(files), std::move(index), unpack_record},

@@ -185,17 +185,60 @@ TEST_CASE("records: an evaluation has the labels that the network learned") {
   CHECK_THAT(said, Contains("no checkpoint names the classes: labels are the pack's own"));
 }
 
-TEST_CASE("records: an evaluation of wnids has the network's labels") {
+TEST_CASE("records: wnids have the network's labels, in training as in evaluation") {
   const TempDirectory folder, target;
   for (const char* place : {"train/n00000003/1", "train/n00000001/1", "val/n00000003/1"})
     write_file(folder.path() / place, encode_png(gradient_image({5, 6})));
   pack({.source = folder.path().native(), .target = target.path().native()});
-  const DatasetOptions options{.wnids = {"n00000001", "n00000002", "n00000003"}, .elsewhere = true};
+  std::string said;
+  DatasetOptions options{.class_names = {"n00000003", "n00000001"},
+                         .only_evaluated = GENERATE(true, false),
+                         .wnids = {"n00000001", "n00000002", "n00000003"},
+                         .elsewhere = GENERATE(true, false),
+                         .tell = [&](const std::string& line) { said = line; }};
+  const auto open = [&](Split split) {
+    return open_dataset("records:" + target.path().native(), split, options);
+  };
 
-  const auto data = open_dataset("records:" + target.path().native(), Split::evaluation, options);
+  CHECK(open(Split::evaluation)->label(0) == 2);
+  CHECK_THAT(said, Contains("labels are those of the network's wnids"));
+  CHECK(open(Split::training)->class_names() == options.wnids);
+  CHECK((open(Split::training)->label(0) == 0 && open(Split::training)->label(1) == 2));
+  CHECK(open(Split::training)->read(1).pixels == gradient_image({5, 6}).pixels);
 
-  CHECK(data->label(0) == 2);
-  CHECK(data->classes() == 3);
+  options.wnids = {"n00000001", "n00000002"};
+  for (const Split split : {Split::training, Split::evaluation}) {
+    const auto refused = error_of([&] { open(split); });
+    REQUIRE(refused);
+    CHECK(refused->code() == Exit::data);
+    CHECK_THAT(refused->what(), Contains("class n00000003: the network's 1,000 classes have no"));
+  }
+}
+
+TEST_CASE("records: classes that shards did not name keep their numbers") {
+  const TempDirectory shards, target;
+  const bool from_1 = GENERATE(true, false);
+  const auto record = [&](int label) {
+    return framed(image_example(encode_png(gradient_image({5, 6})), label + (from_1 ? 1 : 0)));
+  };
+  write_text(shards.path() / shard_name("train", 0, 1), record(0) + record(1));
+  write_text(shards.path() / shard_name("val", 0, 1), record(1));
+  pack({.source = "tfrecord:" + shards.path().native(), .target = target.path().native()});
+  std::string said;
+  DatasetOptions options{.class_names = {"cat", "dog", "emu"},
+                         .only_evaluated = true,
+                         .elsewhere = GENERATE(true, false),
+                         .tell = [&](const std::string& line) { said = line; }};
+  const auto open = [&] {
+    return open_dataset("records:" + target.path().native(), Split::evaluation, options);
+  };
+
+  CHECK(open()->label(0) == 1);
+  CHECK(open()->classes() == 2);
+  CHECK_THAT(said, Contains("it names no classes: labels are the pack's own"));
+  options.class_names = {"2", "1", "0"};  // folders may be called so
+  CHECK(open()->label(0) == (from_1 ? 0 : 1));
+  CHECK_THAT(said, Contains("by the names of the classes"));
 }
 
 TEST_CASE("records: packing again keeps whole files, makes missing ones, and refuses others") {

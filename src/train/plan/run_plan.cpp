@@ -9,6 +9,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/model_file.hpp"
@@ -132,11 +133,29 @@ void set_length(RunPlan& plan) {
                             plan.epochs, plan.training->size(), most));
 }
 
-void check_classes(const RunPlan& plan) {
+// Whose classes are too few for `data`, and what to do. `given`: by --classes.
+Error too_few_classes(const RunPlan& plan, std::optional<int> given,
+                      const std::optional<SavedNetwork>& saved, const io::Dataset& data) {
+  const config::Options& o = plan.options;
+  const int classes = plan.model.classes;
+  const std::string has = fmt::format("{} has {} classes", data.description(), data.classes());
+  if (given) return Error(Exit::data, fmt::format("--classes {}", *given), "but " + has);
+  if (plan.training && plan.training->classes() == classes)
+    return Error(
+        Exit::data, "--val-data " + printable(o.val_data),
+        fmt::format("{}, but --data has {}: give a set of the same classes", has, classes));
+  return Error(
+      Exit::data, saved ? brief(saved->checkpoint) : "model " + plan.model.name,
+      fmt::format("its network has {} classes, but {}: give data of the classes that it learned{}",
+                  classes, has,
+                  o.eval_only ? "" : ", or start another training from it by --init-from"));
+}
+
+void check_classes(const RunPlan& plan, std::optional<int> given,
+                   const std::optional<SavedNetwork>& saved) {
   for (const io::Dataset* data : {plan.training.get(), plan.evaluation.get()})
     if (data != nullptr && data->classes() > plan.model.classes)
-      throw Error(Exit::data, fmt::format("--classes {}", plan.model.classes),
-                  fmt::format("but {} has {} classes", data->description(), data->classes()));
+      throw too_few_classes(plan, given, saved, *data);
 }
 
 }  // namespace
@@ -326,7 +345,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.network = model::canonical(source.text(plan.model));
   complete(plan.options, plan.model);
   check_sharding(plan.options);
-  check_classes(plan);
+  check_classes(plan, options.classes, saved);
   check_channels(plan.model);
   share_work(plan, rank, tell);
   set_length(plan);

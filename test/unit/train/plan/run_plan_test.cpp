@@ -402,6 +402,43 @@ TEST_CASE("plan: a network that is evaluated has its checkpoint's classes, whoev
   CHECK(classes(false) == 10);
 }
 
+TEST_CASE("plan: data of too many classes are told with whose classes these are") {
+  const SavedNetwork saved{.checkpoint = "a.h5",
+                           .name = "mlp",
+                           .identity = "mlp",
+                           .text = model::with_classes(model::model_text("mlp"), 3),
+                           .goes_on = true};
+  const auto refused = [](const config::Options& o, const std::optional<SavedNetwork>& known) {
+    try {
+      make_run_plan(
+          o, 1, 0, 1, [](const std::string&) {}, nullptr, known);
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::data);
+      return std::string(failure.what());
+    }
+    return std::string("accepted");
+  };
+  config::Options o = options_for("");  // whose data have 10
+  const std::string goes_on = refused(o, saved);
+  o.eval_only = true;
+  const std::string evaluated = refused(o, saved);
+  o.classes = 4;
+  const std::string given = refused(o, saved);
+  const TrainingOnly images;
+  config::Options elsewhere = options_for("resnet20");
+  elsewhere.data = images.data();
+  elsewhere.batch = 1;
+  elsewhere.val_data = "shapes";
+
+  CHECK_THAT(goes_on, Catch::StartsWith("a.h5: its network has 3 classes, but ") &&
+                          Contains("has 10 classes: give data of") && Contains("by --init-from"));
+  CHECK_THAT(evaluated,
+             Catch::StartsWith("a.h5: its network has 3 classes, but ") && !Contains("training"));
+  CHECK_THAT(given, Catch::StartsWith("--classes 4: but "));
+  CHECK_THAT(refused(elsewhere, std::nullopt), Catch::StartsWith("--val-data shapes: ") &&
+                                                   Contains("has 10 classes, but --data has"));
+}
+
 TEST_CASE("plan: a network that contradicts --resume FILE is refused with both") {
   const model::Model held = model::make_model("resnet20", 10);
   SavedNetwork saved{.checkpoint = "a.h5",

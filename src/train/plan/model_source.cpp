@@ -51,6 +51,13 @@ void expect_readable(const std::string& option, const std::string& text, const R
   throw Error(Exit::usage, brief(option + "=" + text), bad.what());
 }
 
+// "<file>:<line>: what: why" without its file and line.
+std::string_view without_line(std::string_view fault, std::string_view file) {
+  if (!fault.starts_with(file)) return fault;
+  const std::size_t end = fault.find(": ", file.size());
+  return end == std::string_view::npos ? fault : fault.substr(end + 2);
+}
+
 void check(const model::Recipe& recipe) {
   expect_readable("optimizer", recipe.optimizer, config::enumerator<optim::OptimizerKind>().read);
   expect_readable("lr-schedule", recipe.schedule, optim::parse_decay);
@@ -82,7 +89,9 @@ ModelSource::ModelSource(const config::Options& options, const std::optional<Sav
   else
     take_zoo(config::usual_model);
   if (options.eval_only && saved) evaluated_classes_ = classes_in(saved->text);
-  if (!options.recipe.empty()) text_ = model::with_words(text_, options.recipe);
+  recipe_ = options.recipe;
+  without_recipe_ = text_;
+  if (!recipe_.empty()) text_ = model::with_words(text_, recipe_);
   if (!options.model.empty()) option_ = "--model " + options.model;
 }
 
@@ -112,11 +121,24 @@ void ModelSource::take_saved() {
   of_saved_ = true;
 }
 
+// With --recipe, lines are not those that the user sees: a fault is of the text without it, else of
+// --recipe.
+model::Model ModelSource::read(std::optional<int> classes) const {
+  const std::string file = of_saved_ ? "network of " + place_ : place_;
+  try {
+    return model::read_model_file(text_, file, classes, check);
+  } catch (const Error& failure) {
+    if (recipe_.empty()) throw;
+    static_cast<void>(model::read_model_file(without_recipe_, file, classes, check));
+    throw Error(failure.code(), fmt::format("--recipe \"{}\"", brief(recipe_)),
+                without_line(failure.what(), file));
+  }
+}
+
 model::Model ModelSource::make(std::optional<int> usual) const {
   const bool as_saved = of_saved_ && saved_->goes_on;
   const auto classes = classes_ ? classes_ : evaluated_classes_;
-  model::Model model = model::read_model_file(text_, of_saved_ ? "network of " + place_ : place_,
-                                              classes || as_saved ? classes : usual, check);
+  model::Model model = read(classes || as_saved ? classes : usual);
   if (saved_ && saved_->named) expect_saved(model);
   return model;
 }

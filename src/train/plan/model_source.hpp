@@ -56,10 +56,11 @@ class ModelSource {
   void take_saved();
   void take_zoo(const std::string& name);
   void expect_saved(const model::Model& model) const;
+  model::Model read(std::optional<int> classes) const;
 
   std::optional<SavedNetwork> saved_;
   std::string option_;  // that named the network; empty: none did
-  std::string place_, text_, identity_;
+  std::string place_, text_, identity_, recipe_, without_recipe_;
   bool of_file_ = false, of_saved_ = false;
   std::optional<int> classes_, evaluated_classes_;
 };

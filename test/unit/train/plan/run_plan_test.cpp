@@ -592,6 +592,30 @@ TEST_CASE("plan: a size that would change parameters is refused") {
   CHECK_THROWS_WITH(plan_with(model, "crops=16"), Contains("did you mean crop?"));
 }
 
+TEST_CASE(
+    "plan: what is wrong with --recipe is told as such, and what the file has with its line") {
+  const auto refused = [](const std::string& text, const std::string& recipe) -> std::string {
+    const TemporaryFile model(text);
+    try {
+      plan_with(model, recipe);
+      return "accepted";
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::usage);
+      return failure.what();
+    }
+  };
+
+  CHECK_THAT(refused(any_size, "crop-share=1.5"),
+             Catch::StartsWith(R"(--recipe "crop-share=1.5": crop-share)"));
+  CHECK_THAT(refused(any_size, "interpolation=cubic"),
+             Catch::StartsWith(R"(--recipe "interpolation=cubic": interpolation)"));
+  CHECK_THAT(refused(any_size, "mean=0.5"), Catch::StartsWith(R"(--recipe "mean=0.5": )"));
+  CHECK_THAT(refused(any_size, "optimizer=sdg"),
+             Catch::StartsWith(R"(--recipe "optimizer=sdg": opt)"));
+  CHECK_THAT(refused(std::string(any_size) + "wrong\n", "lr=1 pad=0 size=28"),
+             Contains(":8: ") && !Contains("--recipe"));
+}
+
 TEST_CASE("plan: --val-data takes the place of the data's own evaluation") {
   const TrainingOnly images;
   config::Options options = options_for("mlp");

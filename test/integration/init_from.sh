@@ -54,6 +54,10 @@ for file in zip.pth strided_legacy.pth half.pth bfloat16.safetensors; do
   : "${said_published:=$(top1)}"
   check "$file: the same evaluation" is "$(top1)" "$said_published"
 done
+published zip.pth --eval-only --checkpoint-dir nowhere
+exits "no checkpoint to evaluate" 0
+check "no checkpoint to evaluate: said" has "nowhere does not exist yet$|no checkpoint in nowhere$"
+check "no checkpoint to evaluate: of training nothing" lacks "from scratch"
 published zip.pth --classes 5 --steps 1 --eval-every 0
 exits "a head for other classes" 0
 check "a head for other classes: said" has "drawn anew, .*: fc.weight \[5,64\], there \[3,64\]; fc.bias \[5\]"

@@ -124,10 +124,7 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
   at(progress, Work::read, directory.native());
   const FileDescriptor opened = open_folder(directory, progress);
   if (opened.get() < 0)
-    return {{},
-            {},
-            fmt::format("{} does not exist yet: training starts from scratch",
-                        printable(directory.string()))};
+    return {{}, {}, fmt::format("{} does not exist yet", printable(directory.string()))};
   refuse_several_lineages(directory, opened.get(), progress);
 
   LatestCheckpoint latest;
@@ -158,8 +155,7 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
                 fmt::format("no checkpoint is intact: {}. Repair or move them, or start over in "
                             "another folder",
                             first_ten(latest.rejected)));
-  latest.note = fmt::format("no checkpoint in {}: training starts from scratch",
-                            printable(directory.string()));
+  latest.note = fmt::format("no checkpoint in {}", printable(directory.string()));
   return latest;
 }
 
@@ -216,7 +212,8 @@ void require_own_folder(const std::filesystem::path& directory, const std::strin
 std::string inspect_folder(const std::filesystem::path& directory) {
   const LatestCheckpoint latest = find_latest(directory);
   std::string text = fmt::format("folder       {}\n", printable(directory.string()));
-  if (!latest.file) return text + fmt::format("resume auto  none: {}\n", latest.note);
+  if (!latest.file)
+    return text + fmt::format("resume auto  none: {}: training starts from scratch\n", latest.note);
   const std::string taken = latest.file->path().filename().string();
   const std::string& lineage = latest.file->lineage();
   text +=

@@ -17,7 +17,7 @@ namespace {
 
 using Say = std::function<void(const std::string&)>;
 
-std::optional<io::CheckpointFile> find(const config::Resume& how,
+std::optional<io::CheckpointFile> find(const config::Resume& how, Wanted wanted,
                                        const std::filesystem::path& directory, const Say& say,
                                        WorkProgress* progress) {
   if (how.from == config::Resume::From::scratch) return std::nullopt;
@@ -25,7 +25,8 @@ std::optional<io::CheckpointFile> find(const config::Resume& how,
   if (directory.empty()) return std::nullopt;
   io::LatestCheckpoint latest = io::find_latest(directory, progress);
   for (const std::string& reason : latest.rejected) say("not used: " + reason);
-  say(latest.note);
+  const bool starts = !latest.file && wanted == Wanted::everything;
+  say(latest.note + (starts ? ": training starts from scratch" : ""));
   return std::move(latest.file);
 }
 
@@ -287,7 +288,7 @@ std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
   std::string text, name, lineage;
   std::vector<std::vector<float>> values;
   if (session.rank() == 0) {
-    if (const auto file = find(how, directory, say, progress)) {
+    if (const auto file = find(how, wanted, directory, say, progress)) {
       if (wanted == Wanted::everything) file->expect(expected(state, *file));
       if (lacks_averaged_statistics(*file) && has_averaged_statistics(state))
         say("its moving averages are of weights only: those of running statistics start from "

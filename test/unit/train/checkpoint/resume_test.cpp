@@ -199,7 +199,8 @@ TEST_CASE("resume: published weights are of no training that goes on") {
   o.checkpoint_dir = std::filesystem::path(directory).string();
   o.eval_only = GENERATE(true, false);
   const auto is_published = [&] {
-    const auto saved = saved_network(o), on_every_rank = saved_network(o, training.session, nullptr);
+    const auto saved = saved_network(o),
+               on_every_rank = saved_network(o, training.session, nullptr);
     REQUIRE((saved && on_every_rank));
     CHECK(saved->published == on_every_rank->published);
     CHECK(saved->goes_on != saved->published);

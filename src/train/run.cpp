@@ -90,7 +90,9 @@ void move_near_gpu(Setup& setup) {
 RunPlan own_plan(const config::Options& chosen, const Setup& setup) {
   const auto note = [&](const std::string& line) { setup.note(line); };
   const allreduce::MpiSession& session = setup.session;
+  setup.progress.enter(metrics::Phase::resume);
   const auto saved = saved_network(chosen, session, &setup.progress);
+  setup.progress.enter(metrics::Phase::init);
   RunPlan plan = make_run_plan(chosen, static_cast<int>(setup.threads.cpus.size()), session.rank(),
                                session.size(), note, &setup.progress, saved);
   plan.hosts = session.hosts();

@@ -11,6 +11,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/weights/weights_file.hpp"
+#include "ringtrain/model/zoo.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -197,6 +198,12 @@ std::string text_in(const std::string& config, const char* key) {
   return object[key].get<std::string>();
 }
 
+bool may_have_imagenet_labels(const config::Options& o) {
+  const std::vector<std::string> built_in = model::model_names();
+  return std::ranges::count(built_in, o.model) == 0 ||
+         model::make_model(o.model).recipe.imagenet_labels;
+}
+
 void expect_network(const std::string& init_from) {
   if (io::WeightsFile::is_one(init_from))
     throw Error(Exit::usage, "--init-from " + brief(init_from),
@@ -217,8 +224,10 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
   const bool named = o.resume.from == config::Resume::From::file;
   const bool of_options = !(o.model.empty() && o.model_file.empty());
   const bool published = of_options && !o.init_from.empty() && io::WeightsFile::is_one(o.init_from);
+  std::optional<io::CheckpointFile> file;
   // It knows its classes, whoever names the network.
-  std::optional<io::CheckpointFile> file = peek(o.resume, o.checkpoint_dir, progress);
+  if (named || published || !of_options || o.eval_only || may_have_imagenet_labels(o))
+    file = peek(o.resume, o.checkpoint_dir, progress);
   const bool goes_on = file.has_value();
   if (!file && published) return SavedNetwork{.checkpoint = o.init_from, .published = true};
   if (!file && !o.init_from.empty() && (!of_options || o.eval_only)) {

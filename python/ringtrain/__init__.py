@@ -5,6 +5,7 @@
   saved = ringtrain.read_checkpoint("step-0000005860.h5")   # saved.model, saved.step, saved.tensors["weights/fc.weight"]; saved.class_names
   network.load_state_dict(ringtrain.to_torch(saved))    # or the file's name
   ringtrain.from_torch("resnet50", network.state_dict(), "start.h5")   # train --init-from start.h5
+  ringtrain.load("step-0000005860.h5").predict(images)      # probabilities, of uint8 images x height x width x 3
 
 Metrics need nothing else. Checkpoints: pip install 'ringtrain[notebook]'; PyTorch: pip install 'ringtrain[torch]'."""
 import json
@@ -51,6 +52,11 @@ def from_torch(model, state, path):
     torch_state = _needs("torch_state")
     own = model if str(model).endswith(".model") else None
     torch_state.write(path, torch_state.network_of(None if own else model, own), state)
+
+
+def load(file, model=None):
+    """A network to predict with, from a checkpoint, safetensors or torch's .pth; `model`: its name, where the file does not hold it."""
+    return _needs("predict").Network(file, model)
 
 
 def _needs(module):

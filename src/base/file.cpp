@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,6 +81,27 @@ std::string storage_reason(int error) {
   const std::string text = reason_of(error);
   if (error != EDQUOT) return text;
   return text + ": a quota of bytes or files is used up, whatever the file system itself has free";
+}
+
+std::string read_small_file(const std::string& path, std::string_view what) {
+  constexpr std::size_t most = 1 << 20;
+  const auto refused = [&](std::string_view why) { return Error(Exit::usage, what, why); };
+  const auto reason = [] { return std::generic_category().message(errno); };
+  const FileDescriptor open(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status = {};
+  if (open.get() < 0 || ::fstat(open.get(), &status) < 0) throw refused(reason());
+  if (!S_ISREG(status.st_mode)) throw refused("is not a regular file");
+  std::string text(most + 1, '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto got = ::read(open.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno != EINTR) throw refused(reason());
+    if (got == 0) break;
+    done += got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  if (done > most) throw refused("such a file has at most 1 MiB");
+  text.resize(done);
+  return text;
 }
 
 int open_beneath(int directory, const char* name, int flags, mode_t mode) {

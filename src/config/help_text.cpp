@@ -14,10 +14,11 @@ namespace {
 constexpr std::size_t page_width = 80, page_indent = 29;
 constexpr std::string_view summary =
     "trains an image classifier, data-parallel over all ranks of one MPI job";
-constexpr std::array<std::string_view, 5> usages = {
+constexpr std::array<std::string_view, 6> usages = {
     "mpirun -np N train [OPTION]...",
     "train --model list | --model NAME --print-model | --inspect FILE.h5|DIR",
     "train --print-config | --version",
+    "train --predict PATH... --init-from FILE [--output FILE.csv]",
     "train --pack DIR OUT [--pack-short-side N]",
     "train --emit-sbatch nodes=N,... [OPTION]... > JOB; sbatch JOB",
 };

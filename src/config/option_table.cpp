@@ -130,6 +130,26 @@ void add_run_and_device(Table& t, Options& o) {
   t.add(o.eval_every, {"eval-every", "E", "epochs between evaluations; 0: at the end"},
         whole(0, million));
   t.flag(o.eval_only, "eval-only", "evaluate a checkpoint and end");
+  t.add(o.predict,
+        {.name = "predict",
+         .argument = "PATH...",
+         .description = "tell the classes of these files, folders or data set, and end",
+         .unset = "none",
+         .in_files = false},
+        paths());
+  t.add(o.output,
+        {"output", "FILE", "with --predict: FILE.csv, FILE.jsonl, or - for standard output"},
+        output_value());
+  t.add(o.top_k, {"top-k", "N", "with --predict: the best classes to tell of each image"},
+        whole(1, million));
+  t.add(o.class_names,
+        {"class-names", "FILE", "with --predict: what classes are called, a name a line",
+         "the network's"},
+        any_text());
+  t.add(o.weights,
+        {"weights", choice<Weights>(),
+         "of a checkpoint to evaluate or start from; auto: their average if it has one"},
+        enumerator<Weights>());
   t.add(o.check_every,
         {"check-every", "N", "steps between checks that all ranks have equal weights; 0: none",
          "100; GPUs: 1000"},

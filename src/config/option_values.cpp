@@ -33,6 +33,23 @@ Codec<std::string> any_text() {
           .write = [](const std::string& value) { return value; }};
 }
 
+Codec<std::vector<std::string>> paths() {
+  return {.read = [](const std::string& text) { return std::vector{any_text().read(text)}; },
+          .write = [](const std::vector<std::string>& all) { return joined(all, " "); }};
+}
+
+Codec<std::string> output_value() {
+  return {.read =
+              [](const std::string& text) {
+                if (text != "-" && !text.ends_with(".csv") && !text.ends_with(".jsonl"))
+                  throw BadValue(
+                      "must end in .csv or .jsonl, which says the format, or be - for standard "
+                      "output");
+                return text;
+              },
+          .write = [](const std::string& value) { return value; }};
+}
+
 Codec<int> whole(int low, int high) {
   return {[=](const std::string& text) { return static_cast<int>(whole_between(text, low, high)); },
           shortest<int>, true};

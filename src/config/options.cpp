@@ -68,7 +68,7 @@ Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
   app_.set_help_flag();  // ours is printed before anything else is looked at
   app_.allow_extras();
   for (const OptionEntry& entry : table_)
-    if (entry.name != "config" && entry.name != "pack") add(entry);
+    if (entry.name != "config" && entry.name != "pack" && entry.name != "predict") add(entry);
   const auto set_pack = [this](const std::vector<std::string>& directories) {
     request_.pack_source = directories[0];
     request_.pack_target = directories[1];
@@ -76,6 +76,13 @@ Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
   app_.add_option_function<std::vector<std::string>>("--pack", set_pack)
       ->expected(2)
       ->type_name("DIR OUT");
+  const auto set_predict = [this](const std::vector<std::string>& paths) {
+    request_.options.predict = paths;
+    request_.options.eval_only = true;
+  };
+  app_.add_option_function<std::vector<std::string>>("--predict", set_predict)
+      ->expected(1, -1)
+      ->type_name("PATH...");
   app_.set_config("--config")->take_last()->check([this, before_reading](const std::string& path) {
     config_file_ = path;
     if (before_reading) before_reading(path);
@@ -176,6 +183,9 @@ void Parser::check_contradictions() const {
     throw usage_error(
         o.eval_only ? "--verify-resume with --eval-only" : "--verify-resume with --baseline",
         "each is all that a run does; give one of them");
+  for (const char* name : {"output", "top-k", "class-names"})
+    need(name, o.predicts(), "says how --predict PATH... tells classes; add it");
+  need("val-data", !o.predicts(), "is what an evaluation reads; --predict reads its PATHs");
   need("without-lost-hosts", given("restarts"), "says how --restarts N starts again; add it");
   need("timeline-spans", !o.timeline.empty(), "says how much --timeline FILE keeps; add it");
   if (o.verify_resume && !o.timeline.empty())
@@ -262,8 +272,9 @@ void Parser::check_checkpoint_options() const {
                      (saves && o.resume.from == Resume::From::newest);
   if (o.eval_only && !loads)
     throw usage_error(
-        "--eval-only",
-        "nothing to evaluate: add --checkpoint-dir DIR, --resume FILE or --init-from FILE");
+        o.predicts() ? "--predict" : "--eval-only",
+        fmt::format("nothing to {}: add --checkpoint-dir DIR, --resume FILE or --init-from FILE",
+                    o.predicts() ? "predict with" : "evaluate"));
 }
 
 // The supervisor gives ranks --restarts 0.

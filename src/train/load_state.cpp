@@ -102,11 +102,23 @@ NetworkToLoad network_of(const model::Model& model) {
           fmt::format("{} for {} classes", model.name, model.classes)};
 }
 
+Wanted wanted_by(const config::Options& o) {
+  if (!o.eval_only) return Wanted::everything;
+  switch (o.weights) {
+    case config::Weights::raw:
+      return Wanted::raw;
+    case config::Weights::ema:
+      return Wanted::average;
+    default:
+      return Wanted::evaluated;
+  }
+}
+
 std::optional<StartingState> from_checkpoint(const Loading& l) {
   const config::Options& o = l.options();
   const auto say = [&](const std::string& line) { l.run.note(line); };
-  const auto resumed = resume(o.resume, o.eval_only ? Wanted::evaluated : Wanted::everything,
-                              o.checkpoint_dir, network_of(l.run.plan.model), l.target(), say);
+  const auto resumed = resume(o.resume, wanted_by(o), o.checkpoint_dir,
+                              network_of(l.run.plan.model), l.target(), say);
   if (!resumed) return std::nullopt;
   require_settled_as(resumed->metadata, l);
   const bool newest = o.resume.from == config::Resume::From::newest;
@@ -159,8 +171,8 @@ StartingState load_state(const RunContext& run, TrainingEngine& engine,
   take_lineage(start, l);
   if (resumed || l.options().init_from.empty()) return start;
   const Heads heads = l.options().eval_only ? Heads::must_fit : Heads::may_differ;
-  for (const std::string& line :
-       init_from(l.options().init_from, heads, run.plan.model.graph, l.target()))
+  for (const std::string& line : init_from(l.options().init_from, l.options().weights, heads,
+                                           run.plan.model.graph, l.target()))
     run.note(line);
   start.loaded = true;
   return start;

@@ -16,6 +16,7 @@
 #include "train/hooks/hooks.hpp"
 #include "train/hooks/speed_hook.hpp"
 #include "train/loop/evaluator.hpp"
+#include "train/loop/predictor.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/loop/unreadable_samples.hpp"
 
@@ -53,8 +54,9 @@ void TrainingRun::prepare(io::WriterProcess& writer) {
   start_ = checkpoints_.start(writer);
   if (options().eval_only && !start_.loaded)
     run_.session.fail_together(
-        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
-        "--init-from FILE or --checkpoint-dir",
+        fmt::format("--{}: found no checkpoint; name one with --resume FILE, --init-from FILE or "
+                    "--checkpoint-dir",
+                    options().predicts() ? "predict" : "eval-only"),
         Exit::usage);
 }
 
@@ -108,6 +110,11 @@ int TrainingRun::run(io::WriterProcess& writer) {
 }
 
 int TrainingRun::evaluate_only() {
+  if (options().predicts()) {
+    predict(run_, engine_, control_);
+    note_ending(start_.position);
+    return control_.exit_code();
+  }
   log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank());
   LogHook logger({.run = run_, .log = *log_});
   Evaluator evaluator({run_, engine_, control_}, {&control_, &logger});

@@ -42,6 +42,10 @@ inline int check_storage(int result, std::string_view call) {
 /// does not answer within `time`; then, and where there is no other process, false.
 bool is_known_gone(const std::string& path, std::chrono::milliseconds time) noexcept;
 
+/// What a regular file of at most 1 MiB holds. Does not wait for a writer, as opening a FIFO would.
+/// Throws Error(Exit::usage) with `what` before the reason.
+std::string read_small_file(const std::string& path, std::string_view what);
+
 /// What `call()` returns, made again as long as signals interrupt it, as network file systems let
 /// happen.
 template <class Call>

@@ -327,7 +327,7 @@ struct Schedule {
   std::size_t parameters = 0;  ///< elements of the flat parameter and gradient buffers
   std::size_t statistics = 0;  ///< elements of the flat statistics buffer
   int batch = 0;
-  /// Of a prediction: what Program::logits() gives. No step reads it.
+  /// Of an evaluation or a prediction: what Program::logits() gives. No step writes over it.
   TensorId logits = no_tensor;
 
   /// Where a tensor lies: in itself unless it is a slice.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/base/text.hpp"
@@ -20,6 +21,10 @@ struct Codec {
 };
 
 Codec<std::string> any_text();
+/// Reads one; the command line has as many as follow the option.
+Codec<std::vector<std::string>> paths();
+/// FILE.csv, FILE.jsonl or "-".
+Codec<std::string> output_value();
 Codec<int> whole(int low, int high);
 Codec<std::int64_t> long_whole(std::int64_t low, std::int64_t high);
 Codec<std::uint64_t> seed_value();
@@ -58,6 +63,8 @@ template <>
 inline constexpr std::array names_of<Watching> = {"on", "off"};
 template <>
 inline constexpr std::array names_of<ConvolutionFusion> = {"auto", "off"};
+template <>
+inline constexpr std::array names_of<Weights> = {"auto", "raw", "ema"};
 template <>
 inline constexpr std::array names_of<Shell> = {"bash", "zsh", "fish"};
 template <>

@@ -30,6 +30,12 @@ enum class Watching { on, off };
 /// Whether a GPU computes parts of BatchNorm inside its convolutions.
 enum class ConvolutionFusion { automatic, off };
 enum class Shell { bash, zsh, fish };
+/// Which weights of a file count where nothing is trained, and to start a training from.
+enum class Weights {
+  automatic,  ///< their moving average where the file has one
+  raw,        ///< as the last step left them
+  ema,        ///< the average, or the file is refused
+};
 
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
 struct CheckpointEvery {
@@ -96,7 +102,13 @@ struct Options {
   std::optional<Shares> shares;  ///< unset: those of the checkpoint to go on from, else equal
   std::optional<int> as_ranks;   ///< whose images a step are trained on, by however many there are
   int eval_every = 1;
-  bool eval_only = false;
+  bool eval_only = false;  ///< also where `predict` is given
+  /// Files, folders or one data set, whose classes are told instead of an evaluation.
+  std::vector<std::string> predict;
+  std::string output = "-";  ///< where they go: FILE.csv, FILE.jsonl or standard output as CSV
+  int top_k = 5;
+  std::string class_names;  ///< a file, a name a line; empty: the network's
+  Weights weights = Weights::automatic;
   std::optional<int> check_every;
 
   Device device = Device::automatic;
@@ -143,6 +155,10 @@ struct Options {
   bool baseline = false, doctor = false, plan = false;
   std::optional<double> require_efficiency;
   std::optional<std::string> plan_device;  ///< a GpuModel's name
+
+  bool predicts() const { return !predict.empty(); }
+  /// What others read from standard output has no line of the log in it.
+  bool output_is_piped() const { return predicts() && output == "-"; }
 };
 
 /// What one call of the program is to do. All but `train` are local: they need no other rank.

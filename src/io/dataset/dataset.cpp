@@ -66,6 +66,19 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
   return open_encoded(spec, split, options);
 }
 
+std::unique_ptr<Dataset> open_to_predict(const std::vector<std::string>& paths,
+                                         const DatasetOptions& options) {
+  const bool one = paths.size() == 1;
+  if (one && paths[0].ends_with(".npy")) return open_numpy(paths[0], options);
+  if (!one || std::ranges::find(kinds, parts_of(paths[0]).kind) == kinds.end())
+    return open_paths(paths, options);
+  auto dataset = open_dataset(paths[0], Split::evaluation, options);
+  if (!dataset)
+    throw Error(Exit::data, "--predict " + printable(paths[0]),
+                "has no part for evaluation; name a folder without images: to predict all in it");
+  return dataset;
+}
+
 std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
                                              const DatasetOptions& options) {
   const auto [kind, directory, has_directory] = parts_of(spec);

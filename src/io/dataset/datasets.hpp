@@ -24,6 +24,12 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
 std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
                                              const DatasetOptions& options);
 
+/// An array of images that numpy.save() wrote, to predict.
+std::unique_ptr<Dataset> open_numpy(const std::string& path, const DatasetOptions& options);
+/// Files of images, and those in folders: open_to_predict() has the contract.
+std::unique_ptr<EncodedDataset> open_paths(const std::vector<std::string>& paths,
+                                           const DatasetOptions& options);
+
 /// Opens `images:DIR`, `tfrecord:DIR` or `records:DIR`; a directory alone is an image folder.
 /// Throws Error(Exit::usage) for any other kind of data.
 std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,

@@ -20,6 +20,7 @@ class EncodedDataset : public Dataset {
   /// Where the sample is, for messages.
   virtual std::string place(std::uint64_t sample) const = 0;
 
+  std::string name(std::uint64_t sample) const override { return place(sample); }
   std::unique_ptr<SampleReader> reader() const final;
 
  protected:

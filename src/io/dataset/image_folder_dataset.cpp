@@ -129,6 +129,7 @@ class Images final : public EncodedDataset {
         "take it out of the data set");
   }
   std::string place(std::uint64_t sample) const override { return printable(path(sample)); }
+  std::string name(std::uint64_t sample) const override { return path(sample); }
 
  private:
   std::string path(std::uint64_t sample) const {

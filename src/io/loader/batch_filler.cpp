@@ -32,7 +32,8 @@ void to_rgba(std::span<const std::uint8_t> rgb, std::span<const std::uint8_t> op
 void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
           BatchReport& report) {
   report.unreadable.push_back(
-      {sample, fmt::format("unreadable sample {}, {}: {}", sample, consequence, failure.what())});
+      {sample, fmt::format("unreadable sample {}, {}: {}", sample, consequence, failure.what()),
+       failure.what()});
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace ringtrain::io {
 struct BatchReport {
   struct Unreadable {
     std::uint64_t sample;
-    std::string message;  // only of the first few
+    std::string message, reason;
   };
   std::vector<Unreadable> unreadable;
 };

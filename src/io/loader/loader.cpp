@@ -67,6 +67,7 @@ class Loader::Impl {
   }
   std::vector<std::string> take_events() { return std::exchange(events_, {}); }
   const std::string& last_event() const { return last_event_; }
+  std::string why_unreadable(std::uint64_t sample) const;
 
  private:
   struct Slot {
@@ -180,13 +181,20 @@ void Loader::Impl::wait_for(const Slot& slot) {
 }
 
 void Loader::Impl::account(const BatchReport& report) {
-  for (const auto& [sample, message] : report.unreadable) {
+  for (const auto& [sample, message, reason] : report.unreadable) {
     if (!unreadable_.insert(sample).second) continue;
     new_unreadable_.push_back(sample);
     if (message.empty()) continue;
     last_event_ = message;
     if (events_.size() < events_kept) events_.push_back(message);
   }
+}
+
+std::string Loader::Impl::why_unreadable(std::uint64_t sample) const {
+  expects(delivered_ > 0, "why_unreadable() is of a batch that next() returned");
+  const auto& of_batch = slots_[(delivered_ - 1) % slots_.size()].report.unreadable;
+  const auto found = std::ranges::find(of_batch, sample, &BatchReport::Unreadable::sample);
+  return found == of_batch.end() ? "" : found->reason;
 }
 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options) {
@@ -205,5 +213,8 @@ void Loader::add_unreadable(std::span<const std::uint64_t> samples) {
 }
 std::vector<std::string> Loader::take_events() { return impl_->take_events(); }
 const std::string& Loader::last_event() const { return impl_->last_event(); }
+std::string Loader::why_unreadable(std::uint64_t sample) const {
+  return impl_->why_unreadable(sample);
+}
 
 }  // namespace ringtrain::io

@@ -149,8 +149,9 @@ ReporterSettings standard_sinks(const config::Options& options) {
   const host::Terminal terminal = host::find_terminal();
   const bool wanted = options.progress == config::ShowProgress::on ||
                       (options.progress == config::ShowProgress::automatic && terminal.err);
+  const int out = options.output_is_piped() ? STDERR_FILENO : STDOUT_FILENO;
   return {
-      .out = [](std::string_view text) { write_all(STDOUT_FILENO, text); },
+      .out = [out](std::string_view text) { write_all(out, text); },
       .err = [](std::string_view text) { write_all(STDERR_FILENO, text); },
       .one_terminal = terminal.out && terminal.err,
       .columns = terminal.columns,

@@ -127,10 +127,8 @@ class Lowering {
   }
   void lower(const Node& n, const Loss& o) {
     const compute::TensorId logits = n.inputs[0];
-    if (mode_ == Mode::prediction) {
-      schedule_.logits = logits;
-      return;
-    }
+    if (!training()) schedule_.logits = logits;
+    if (mode_ == Mode::prediction) return;
     const compute::TensorId dlogits =
         training() ? new_tensor(schedule_, schedule_.tensors[logits]) : compute::no_tensor;
     push(compute::SoftmaxCrossEntropy{logits, dlogits, training() ? smoothing_ : 0, o.weight,

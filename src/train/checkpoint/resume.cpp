@@ -76,7 +76,7 @@ std::vector<io::TensorInfo> expected(const TrainingState& state, const io::Check
 // The tensor of `file` that `info` gets its values from.
 std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::TensorInfo& info,
                                      Wanted wanted) {
-  if (wanted == Wanted::evaluated)
+  if (wanted == Wanted::evaluated || wanted == Wanted::average)
     if (const auto average = file.find({averaged_name(info.name), info.shape})) return average;
   if (is_averaged_statistic(info) && lacks_averaged_statistics(file))
     return file.find({"statistics/" + io::without_folder(info.name), info.shape});
@@ -220,6 +220,15 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
   return file ? std::optional(file->metadata()) : std::nullopt;
 }
 
+void expect_weights(config::Weights weights, const io::CheckpointFile& file) {
+  if (weights != config::Weights::ema || std::ranges::any_of(file.tensors(), io::is_average))
+    return;
+  throw Error(Exit::usage, "--weights ema",
+              fmt::format("{} has no moving average of its weights, as its training had no --ema; "
+                          "leave --weights out",
+                          brief(file.path().filename().string())));
+}
+
 std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress* progress) {
   const bool named = o.resume.from == config::Resume::From::file;
   const bool of_options = !(o.model.empty() && o.model_file.empty());
@@ -299,6 +308,7 @@ std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
   if (session.rank() == 0) {
     if (const auto file = find(how, wanted, directory, say, progress)) {
       if (wanted == Wanted::everything) file->expect(expected(state, *file));
+      if (wanted == Wanted::average) expect_weights(config::Weights::ema, *file);
       if (lacks_averaged_statistics(*file) && has_averaged_statistics(state))
         say("its moving averages are of weights only: those of running statistics start from "
             "these");

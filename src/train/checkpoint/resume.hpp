@@ -9,6 +9,7 @@
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "train/plan/model_source.hpp"
 #include "train/state/training_state.hpp"
 
@@ -26,9 +27,13 @@ struct Resumed {
 /// What is wanted of a checkpoint.
 enum class Wanted {
   everything,  ///< to go on training: the tensors must be exactly the state's
-  evaluated,   ///< the state's weights and statistics, the weights' moving average where there is
-               ///< one
+  evaluated,   ///< the state's weights and statistics, their moving average where there is one
+  average,     ///< the same, and there must be one
+  raw,         ///< the same without averages
 };
+
+/// Throws Error(Exit::usage) where the moving average is asked for that `file` does not have.
+void expect_weights(config::Weights weights, const io::CheckpointFile& file);
 
 /// What the checkpoint that resume() would take says of itself. Only its index is read: it may
 /// prove damaged later.

@@ -67,11 +67,15 @@ std::set<std::string> auxiliary_of(const model::Graph& graph) {
 }
 
 // The tensor of `file` that `info` starts from: its moving average, or itself.
-std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::TensorInfo& info) {
-  for (const char* folder : {"ema/", "weights/", "statistics/"})
-    if (const auto found = file.find({folder + io::without_folder(info.name), info.shape}))
-      return found;
-  return std::nullopt;
+std::optional<std::size_t> source_of(const io::CheckpointFile& file, config::Weights weights,
+                                     const io::TensorInfo& info) {
+  const auto in = [&](const char* folder) {
+    return file.find({folder + io::without_folder(info.name), info.shape});
+  };
+  if (weights != config::Weights::raw)
+    if (const auto average = in("ema/")) return average;
+  const auto weight = in("weights/");
+  return weight ? weight : in("statistics/");
 }
 
 // One reading of a file: the values it gives, and what it does not give.
@@ -80,15 +84,15 @@ struct Reading {
   std::vector<std::string> misfits, drawn_anew;
 };
 
-Reading read(const io::CheckpointFile& file, Heads heads, const model::Graph& graph,
-             const TrainingState& state) {
+Reading read(const io::CheckpointFile& file, config::Weights weights, Heads heads,
+             const model::Graph& graph, const TrainingState& state) {
   const std::set<std::string> of_heads = heads_of(graph);
   Reading reading{state.copy(), {}, {}};
   for (const auto& [info, buffer, offset] : state.layout().tensors) {
     if (!io::is_weight(info) && !io::is_average(info) && !io::is_statistic(info)) continue;
     const bool may_differ =
         heads == Heads::may_differ && of_heads.contains(io::without_folder(info.name));
-    if (const auto source = source_of(file, info))
+    if (const auto source = source_of(file, weights, info))
       file.read(*source,
                 std::span(reading.values[buffer]).subspan(offset, io::element_count(info)));
     else if (!io::is_average(info))
@@ -118,8 +122,9 @@ void require_none(const io::CheckpointFile& file, std::vector<std::string> misfi
                   fmt::join(misfits, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
 }
 
-std::string told(const io::CheckpointFile& file, const Reading& reading) {
-  const bool averaged = std::ranges::any_of(file.tensors(), io::is_average);
+std::string told(const io::CheckpointFile& file, config::Weights weights, const Reading& reading) {
+  const bool averaged =
+      weights != config::Weights::raw && std::ranges::any_of(file.tensors(), io::is_average);
   std::string text =
       fmt::format("{}weights and running statistics from {} ({}, step {})",
                   averaged ? "moving averages of " : "", file.path().filename().string(),
@@ -140,16 +145,18 @@ void expect_some_format(const std::filesystem::path& path) {
                           std::filesystem::file_size(path, unknown)));
 }
 
-std::vector<std::string> start_from_checkpoint(const std::filesystem::path& path, Heads heads,
+std::vector<std::string> start_from_checkpoint(const std::filesystem::path& path,
+                                               config::Weights weights, Heads heads,
                                                const model::Graph& graph, const StateToLoad& to) {
   expect_some_format(path);
   const io::CheckpointFile file = io::CheckpointFile::open(path, to.progress);
+  expect_weights(weights, file);
   file.verify();
-  Reading reading = read(file, heads, graph, to.state);
+  Reading reading = read(file, weights, heads, graph, to.state);
   add_unused(file, to.state, reading.misfits);
   require_none(file, std::move(reading.misfits));
   to.state.copy_from(reading.values);
-  return {told(file, reading)};
+  return {told(file, weights, reading)};
 }
 
 std::vector<std::string> start_from_published(const std::filesystem::path& path, Heads heads,
@@ -164,13 +171,13 @@ std::vector<std::string> start_from_published(const std::filesystem::path& path,
 
 }  // namespace
 
-std::vector<std::string> init_from(const std::filesystem::path& path, Heads heads,
-                                   const model::Graph& graph, const StateToLoad& to) {
+std::vector<std::string> init_from(const std::filesystem::path& path, config::Weights weights,
+                                   Heads heads, const model::Graph& graph, const StateToLoad& to) {
   const auto& [state, communicator, session, progress] = to;
   std::vector<std::string> lines;
   if (session.rank() == 0)
     lines = io::WeightsFile::is_one(path) ? start_from_published(path, heads, graph, to)
-                                          : start_from_checkpoint(path, heads, graph, to);
+                                          : start_from_checkpoint(path, weights, heads, graph, to);
   const allreduce::MpiSession::Wait waiting = session.wait();
   for (std::size_t i = 0; i < state.buffers().size(); ++i)
     if (!state.has_shard(i) && !state.is_kept(i)) communicator.broadcast(state.buffers()[i], 0);

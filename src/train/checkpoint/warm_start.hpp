@@ -13,12 +13,12 @@ namespace ringtrain::train {
 enum class Heads { must_fit, may_differ };
 
 /// Gives the state, which is that of `graph`, the weights and running statistics of `file`: a
-/// checkpoint, safetensors or torch's. Taken are their moving averages where it has them, because
-/// those were evaluated. The moving averages of the state start from them; all else stays as it is.
-/// Rank 0 reads, the others receive. Returns what became of it, in lines for the user, on rank 0.
-/// Throws Error(Exit::incompatible_checkpoint) with the first tensors that do not fit, and as
-/// CheckpointFile and WeightsFile do: the job must end. Collective.
-std::vector<std::string> init_from(const std::filesystem::path& file, Heads heads,
-                                   const model::Graph& graph, const StateToLoad& to);
+/// checkpoint, safetensors or torch's. `weights`: which of a checkpoint's. The moving averages of
+/// the state start from them; all else stays as it is. Rank 0 reads, the others receive. Returns
+/// what became of it, in lines for the user, on rank 0. Throws Error(Exit::incompatible_checkpoint)
+/// with the first tensors that do not fit, and as CheckpointFile and WeightsFile do: the job must
+/// end. Collective.
+std::vector<std::string> init_from(const std::filesystem::path& file, config::Weights weights,
+                                   Heads heads, const model::Graph& graph, const StateToLoad& to);
 
 }  // namespace ringtrain::train

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/model/imagenet.hpp"
@@ -100,6 +101,41 @@ io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
   return data;
 }
 
+std::vector<std::string> names_in_file(const std::string& file, std::size_t classes) {
+  const std::string option = "--class-names " + brief(file);
+  std::vector<std::string> names;
+  for (std::string& line : split(read_small_file(file, option), '\n')) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(std::move(line));
+  }
+  if (names.size() == classes) return names;
+  throw Error(Exit::usage, option,
+              fmt::format("holds {} names, a line each, but the network has {} classes",
+                          names.size(), classes));
+}
+
+// One a class of the network: of --class-names, the checkpoint, ImageNet, or its number.
+std::vector<std::string> names_of(const model::Model& model, const config::Options& o,
+                                  const std::optional<SavedNetwork>& saved) {
+  const auto classes = static_cast<std::size_t>(model.classes);
+  if (!o.class_names.empty()) return names_in_file(o.class_names, classes);
+  if (saved && saved->class_names.size() == classes) return saved->class_names;
+  const auto imagenet = model::imagenet_classes();
+  std::vector<std::string> names;
+  for (std::size_t label = 0; label < classes; ++label)
+    names.push_back(model.recipe.imagenet_labels && classes == imagenet.size()
+                        ? std::string(imagenet[label].name)
+                        : std::to_string(label));
+  return names;
+}
+
+void open_to_predict(RunPlan& plan, const DataToOpen& how) {
+  io::DatasetOptions data = dataset_options(plan, how);
+  data.class_names = names_of(how.source.make(), plan.options, how.saved);
+  plan.evaluation = io::open_to_predict(plan.options.predict, data);
+  how.tell(plan.evaluation->description() + ", to predict");
+}
+
 // Of --val-data, else of the data itself.
 void open_evaluation(RunPlan& plan, io::DatasetOptions data) {
   const config::Options& o = plan.options;
@@ -140,6 +176,7 @@ const char* channels_of(int count) { return count == 1 ? "L" : count == 4 ? "RGB
 
 void open_data(RunPlan& plan, const DataToOpen& how) {
   const config::Options& o = plan.options;
+  if (o.predicts()) return open_to_predict(plan, how);
   io::DatasetOptions data = dataset_options(plan, how);
   if (!o.eval_only) plan.training = io::open_dataset(o.data, io::Split::training, data);
   open_evaluation(plan, std::move(data));

@@ -1,12 +1,8 @@
 #include "train/plan/model_source.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <system_error>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
@@ -16,33 +12,6 @@
 
 namespace ringtrain::train {
 namespace {
-
-constexpr std::size_t most_model_text = 1 << 20;
-
-Error refused(const std::string& file, std::string_view why) {
-  return Error(Exit::usage, "--model-file " + brief(file), why);
-}
-
-std::string system_reason() { return std::generic_category().message(errno); }
-
-// O_NONBLOCK: opening a FIFO would wait for ever.
-std::string read_text(const std::string& file) {
-  const FileDescriptor open(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status = {};
-  if (open.get() < 0 || ::fstat(open.get(), &status) < 0) throw refused(file, system_reason());
-  if (!S_ISREG(status.st_mode)) throw refused(file, "is not a regular file");
-  std::string text(most_model_text + 1, '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const auto got = ::read(open.get(), text.data() + done, text.size() - done);
-    if (got < 0 && errno != EINTR) throw refused(file, system_reason());
-    if (got == 0) break;
-    done += got > 0 ? static_cast<std::size_t>(got) : 0;
-  }
-  if (done > most_model_text) throw refused(file, "a model file has at most 1 MiB");
-  text.resize(done);
-  return text;
-}
 
 template <class Read>
 void expect_readable(const std::string& option, const std::string& text, const Read& read) try {
@@ -98,7 +67,7 @@ ModelSource::ModelSource(const config::Options& options, const std::optional<Sav
 void ModelSource::take_file(const std::string& file) {
   option_ = "--model-file " + brief(file);
   place_ = brief(file);
-  text_ = read_text(file);
+  text_ = read_small_file(file, option_);
   of_file_ = true;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -93,10 +94,17 @@ std::vector<int> equal_shares(int samples, int ranks) {
   return shares;
 }
 
+// The recipe's. Few images to predict have a smaller one, the same for any number of ranks.
+int usual_batch(const RunPlan& plan) {
+  const auto batch = static_cast<std::uint64_t>(plan.model.recipe.batch);
+  if (!plan.options.predicts()) return plan.model.recipe.batch;
+  return static_cast<int>(std::min(batch, std::bit_ceil(plan.evaluation->size())));
+}
+
 // Fills batch sizes in and checks that every rank gets work.
 void share_work(RunPlan& plan, int rank, const Tell& tell) {
   config::Options& o = plan.options;
-  if (!o.batch && !o.global_batch) o.batch = plan.model.recipe.batch;
+  if (!o.batch && !o.global_batch) o.batch = usual_batch(plan);
   const std::int64_t global =
       o.global_batch ? *o.global_batch
                      : std::int64_t{*o.batch} * o.as_ranks.value_or(plan.ranks) * o.accumulate;

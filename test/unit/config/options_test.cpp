@@ -364,6 +364,14 @@ TEST_CASE("options: control characters in a refused argument do not reach the te
   CHECK_THAT(refusal("--\x1b[31mred"), !Contains("\x1b") && Contains("\\x1b"));
 }
 
+TEST_CASE("options: --predict takes all paths up to the next option, and evaluates only") {
+  const Options o = options("--predict a b/c images:d --init-from f --output -");
+  CHECK(o.predict == std::vector<std::string>{"a", "b/c", "images:d"});
+  CHECK(o.eval_only);
+  CHECK(o.output == "-");
+  CHECK_FALSE(options("--eval-only --init-from f").predicts());
+}
+
 TEST_CASE("options: contradictions get one message that names both sides") {
   CHECK_THAT(refusal("--epochs 3 --steps 4"), Contains("--epochs with --steps"));
   CHECK_THAT(refusal("--batch 3 --global-batch 4"), Contains("--batch with --global-batch"));
@@ -373,6 +381,9 @@ TEST_CASE("options: contradictions get one message that names both sides") {
   CHECK_THAT(refusal("--eval-only"), Contains("nothing to evaluate"));
   CHECK_THAT(refusal("--eval-only --checkpoint-dir d --resume never"),
              Contains("nothing to evaluate"));
+  CHECK_THAT(refusal("--predict a"), Contains("nothing to predict with"));
+  CHECK_THAT(refusal("--output a.csv"), Contains("--predict"));
+  CHECK_THAT(refusal("--predict a --init-from f --output a.txt"), Contains(".csv or .jsonl"));
   CHECK_THAT(refusal("--eval-only --resume f --baseline"), Contains("--baseline"));
   CHECK_THAT(refusal("--verify-resume --baseline"), Contains("--baseline"));
   CHECK_THAT(refusal("--verify-resume --eval-only --resume f"), Contains("--eval-only"));

@@ -40,8 +40,11 @@ class Dataset {
   virtual std::uint64_t size() const = 0;
   /// In the order of the labels; bytes as the data set has them.
   virtual const std::vector<std::string>& class_names() const = 0;
-  /// A class, 0..classes()-1.
+  /// A class, 0..classes()-1; -1 of what open_to_predict() opens: nobody says.
   virtual int label(std::uint64_t sample) const = 0;
+  /// What the sample is called: its path, bytes as they are, its place in a file of many, or its
+  /// number.
+  virtual std::string name(std::uint64_t sample) const { return std::to_string(sample); }
   virtual std::unique_ptr<SampleReader> reader() const = 0;
   /// One line for the log.
   virtual std::string description() const = 0;
@@ -93,6 +96,15 @@ void expect_kind_of_data(std::string_view spec);
 /// evaluation split of data that have none. An evaluation needs no training part beside it.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
+
+/// Opens what --predict names: files and folders of images, in that order and a folder's by name,
+/// one data set as open_dataset() takes it, for its evaluation, or one array of numpy.save(), uint8
+/// of images x height x width x channels (3 or 1). `options.class_names` are the
+/// network's. An image's label is that of the outermost of its folders, from the named one on, that
+/// is called as a class. A file that is not there is an unreadable sample. Throws Error(Exit::data)
+/// where there is no image at all, and as open_dataset() does.
+std::unique_ptr<Dataset> open_to_predict(const std::vector<std::string>& paths,
+                                         const DatasetOptions& options);
 
 /// Whether training, evaluation or packing ends where so many of `samples` cannot be read: more
 /// than ten, and more than 0.1 % of them.

@@ -91,6 +91,8 @@ class Loader {
   std::vector<std::string> take_events();
   /// The last of all such lines; empty: there was none.
   const std::string& last_event() const;
+  /// Why `sample` of the batch that next() returned last could not be read; empty: it could.
+  std::string why_unreadable(std::uint64_t sample) const;
 
  private:
   class Impl;

@@ -129,6 +129,13 @@ void add_run_and_device(Table& t, Options& o) {
         whole(1, million));
   t.add(o.eval_every, {"eval-every", "E", "epochs between evaluations; 0: at the end"},
         whole(0, million));
+  t.add(o.until,
+        {"until", "METRIC=VALUE",
+         "end with the evaluation that reaches this: top1=0.94, top5=..., loss=...", "none"},
+        metric_goal());
+  t.add(o.patience,
+        {"patience", "N", "end after N evaluations in a row without a better one", "none"},
+        whole(1, million));
   t.flag(o.eval_only, "eval-only", "evaluate a checkpoint and end");
   t.add(o.predict,
         {.name = "predict",
@@ -251,6 +258,9 @@ void add_checkpoint(Table& t, Options& o) {
   t.add(o.checkpoint_every, {"checkpoint-every", "T|N", "time (60s, 15m, 1h30m) or steps"},
         checkpoint_every());
   t.add(o.keep, {"keep", "K", "newest checkpoints to keep"}, whole(1, million));
+  t.add(o.keep_best,
+        {"keep-best", choice<Metric>(), "keep what was evaluated best as best.h5", "none"},
+        enumerator<Metric>());
   t.add(o.resume, {"resume", "auto|never|FILE", "auto: newest valid checkpoint"}, resume_value());
   t.add(o.final_save_timeout_s, {"final-save-timeout", "T", "longest wait for the last save"},
         time_span());

@@ -214,4 +214,20 @@ Element cpu_element_of(Precision precision) {
   return precision == Precision::bf16 ? Element::bf16 : Element::fp32;
 }
 
+Codec<MetricGoal> metric_goal() {
+  return {.read =
+              [](const std::string& text) {
+                const std::vector<std::string> parts = split(text, '=');
+                if (parts.size() != 2)
+                  throw BadValue("must be METRIC=VALUE, such as top1=0.94 or loss=0.3");
+                const Metric metric = enumerator<Metric>().read(parts[0]);
+                const double most = metric == Metric::loss ? 1e9 : 1;
+                return MetricGoal{metric, number_between(parts[1], 0, most)};
+              },
+          .write =
+              [](const MetricGoal& goal) {
+                return fmt::format("{}={}", enumerator<Metric>().write(goal.metric), goal.value);
+              }};
+}
+
 }  // namespace ringtrain::config

@@ -174,6 +174,8 @@ void Parser::check_contradictions() const {
   exclude("batch", "global-batch", "one follows from the other and the ranks; give one of them");
   need("require-efficiency", !o.eval_only && !o.verify_resume,
        "judges training, but this run does not train; leave it out");
+  for (const char* name : {"keep-best", "until", "patience"})
+    need(name, !o.eval_only, "follows a training's evaluations, but this run does not train");
   need("progress", !o.quiet || o.progress != ShowProgress::on,
        "on contradicts --quiet; give one of them");
   if (o.eval_only && o.baseline)
@@ -262,7 +264,7 @@ void Parser::check_tuning() const {
 void Parser::check_checkpoint_options() const {
   const Options& o = request_.options;
   const bool saves = !o.checkpoint_dir.empty();
-  for (const char* name : {"checkpoint-every", "keep", "final-save-timeout"})
+  for (const char* name : {"checkpoint-every", "keep", "keep-best", "final-save-timeout"})
     need(name, saves, "nothing is saved without --checkpoint-dir DIR; add it");
   need("resume", saves || o.resume.from != Resume::From::newest,
        "auto looks for checkpoints in --checkpoint-dir DIR; add it, or name a file");

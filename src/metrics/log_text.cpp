@@ -32,6 +32,13 @@ std::string percent_of_top(const EvalRecord& r) {
                      100 * r.top5, r.loss, r.examples);
 }
 
+std::string value_text(const BestEvaluation& best) {
+  return best.metric == "loss"
+             ? fmt::format("loss {:.4g}", best.value)
+             : fmt::format("{} {:.2f} %", best.metric == "top1" ? "top-1" : "top-5",
+                           100 * best.value);
+}
+
 double eta_seconds(const ProgressState& s) {
   const double done = static_cast<double>(s.step - s.first_step);
   return done > 0 ? s.elapsed_seconds / done * static_cast<double>(s.total_steps - s.step) : -1;
@@ -89,7 +96,11 @@ std::string log_line(Time now, const StepRecord& r, const std::optional<LastChec
 }
 
 std::string log_line(Time now, const EvalRecord& r) {
-  return fmt::format("{}: step {}, evaluation: {}", timestamp(now), r.step, percent_of_top(r));
+  std::string line =
+      fmt::format("{}: step {}, evaluation: {}", timestamp(now), r.step, percent_of_top(r));
+  if (r.best && r.best->step != r.step)
+    line += fmt::format(" | best {} at step {}", value_text(*r.best), r.best->step);
+  return line;
 }
 
 std::string log_line(Time now, const EventRecord& r) {
@@ -173,6 +184,9 @@ std::string summary_table(const Summary& s) {
   if (s.accuracy)
     text += fmt::format("  {:<18} top-1 {:.2f} %, top-5 {:.2f} % of {} images\n", "accuracy",
                         100 * s.accuracy->top1, 100 * s.accuracy->top5, s.accuracy->examples);
+  if (s.accuracy && s.accuracy->best)
+    text += fmt::format("  {:<18} {} at step {}\n", "best evaluation",
+                        value_text(*s.accuracy->best), s.accuracy->best->step);
   if (s.checkpoint)
     text += fmt::format("  {:<18} step {}, {} old: {}\n", "checkpoint", s.checkpoint->step,
                         duration_words(s.checkpoint->age_seconds), s.checkpoint_file);

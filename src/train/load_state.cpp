@@ -128,7 +128,8 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
                                           ? std::filesystem::path(o.resume.file)
                                           : o.checkpoint_dir / std::filesystem::path(resumed->file),
                       .lineage = resumed->lineage,
-                      .unreadable = resumed->metadata.unreadable};
+                      .unreadable = resumed->metadata.unreadable,
+                      .best = resumed->metadata.best};
   const std::string kept = newest ? resumed->file : name_in(o.checkpoint_dir, o.resume.file);
   if (!l.writer.idle() && !kept.empty()) l.writer.protect(kept);
   if (newest) l.run.progress.saved(start.position.step);

@@ -18,6 +18,7 @@ struct StartingState {
   std::filesystem::path resumed_from{};     ///< on rank 0; empty: from scratch
   std::optional<std::string> lineage{};     ///< of what was resumed
   std::vector<std::uint64_t> unreadable{};  ///< as CheckpointMetadata has them
+  std::string best{};                       ///< likewise
 };
 
 /// Loads what training goes on from: the checkpoint that --resume means, else the weights that

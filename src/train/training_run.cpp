@@ -43,6 +43,7 @@ TrainingRun::TrainingRun(const RunContext& run, TrainingEngine& engine, monitor:
     : run_(run),
       watchdog_(watchdog),
       engine_(engine),
+      since_start_(since_start),
       most_steps_(most_steps),
       checkpoints_(run, engine),
       control_(run.options().max_time_s, since_start),
@@ -128,7 +129,7 @@ void TrainingRun::note_ending(const Position& position) {
 }
 
 bool TrainingRun::done(const Position& position) const {
-  return run_.plan.done(position) ||
+  return run_.plan.done(position) || (best_ && best_->ends_training()) ||
          (most_steps_ > 0 && position.step >= start_.position.step + most_steps_);
 }
 
@@ -210,17 +211,18 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
   CheckpointHook saves(checkpoints, control_, run_.progress, options().final_save_timeout_s);
   LogHook logger({run_, *log_, &watchdog_, &loader, &checkpoints});
   run_.progress.enter(metrics::Phase::open, cache_folder());
+  best_.emplace(BestEvaluations::Parts{run_, *log_, checkpoints, since_start_}, start_.best);
   SpeedHook speed({run_, engine_, *log_, efficiency_}, hosts_, most_steps_ == 0);
   run_.progress.enter(metrics::Phase::plan);
   const std::vector<Hook*> hooks = {&guard,  &control_, &unreadable, &replicas,
-                                    &logger, &saves,    &speed};
+                                    &*best_, &logger,   &saves,      &speed};
   Evaluator evaluator({run_, engine_, control_, [&] { keep_last_step(checkpoints); }}, hooks);
 
   if (!run_.plan.evaluation)
     run_.note(
         "training without evaluation: the data has no directory val/, valid/, validation/ or "
         "test/, and no shards for evaluation");
-  const bool nothing_left = run_.plan.done(start);
+  const bool nothing_left = done(start);
   if (nothing_left) run_.note("that is the end of training already: nothing to do");
   if (!nothing_left) unreadable.recall(start_.unreadable);
   if (run_.session.size() > 1 && most_steps_ == 0 && !nothing_left) speed.measure_links(start);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
+#include "train/hooks/best_evaluations.hpp"
 #include "train/loop/step_logger.hpp"
 #include "train/loop/stop_control.hpp"
 #include "train/performance/efficiency.hpp"
@@ -58,12 +59,14 @@ class TrainingRun {
   const RunContext run_;
   monitor::Watchdog& watchdog_;
   TrainingEngine& engine_;
+  const Stopwatch since_start_;
   const std::uint64_t most_steps_;
   RunCheckpoints checkpoints_;
   StopControl control_;
   std::optional<StepLogger> log_;
   Efficiency efficiency_;
   StartingState start_;
+  std::optional<BestEvaluations> best_;
   Position end_;
   std::vector<std::string> hosts_;  // of the ranks; on rank 0
 };

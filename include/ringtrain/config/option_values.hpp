@@ -37,6 +37,8 @@ Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();
 Codec<allreduce::Compression> compression_value();
 Codec<Tune> tune_value();
+/// METRIC=VALUE
+Codec<MetricGoal> metric_goal();
 Codec<Shares> shares_value();
 
 /// How activations are stored on a GPU; auto is fp16.
@@ -63,6 +65,8 @@ template <>
 inline constexpr std::array names_of<Watching> = {"on", "off"};
 template <>
 inline constexpr std::array names_of<ConvolutionFusion> = {"auto", "off"};
+template <>
+inline constexpr std::array names_of<Metric> = {"top1", "top5", "loss"};
 template <>
 inline constexpr std::array names_of<Weights> = {"auto", "raw", "ema"};
 template <>

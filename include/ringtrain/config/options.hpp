@@ -37,6 +37,18 @@ enum class Weights {
   ema,        ///< the average, or the file is refused
 };
 
+/// Of an evaluation: larger accuracies are better, smaller losses are.
+enum class Metric { top1, top5, loss };
+struct MetricGoal {
+  Metric metric = Metric::top1;
+  double value = 0;
+
+  /// Whether `reached` is as good.
+  bool is_met_by(double reached) const {
+    return metric == Metric::loss ? reached <= value : reached >= value;
+  }
+};
+
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
 struct CheckpointEvery {
   double seconds = 60;
@@ -102,7 +114,9 @@ struct Options {
   std::optional<Shares> shares;  ///< unset: those of the checkpoint to go on from, else equal
   std::optional<int> as_ranks;   ///< whose images a step are trained on, by however many there are
   int eval_every = 1;
-  bool eval_only = false;  ///< also where `predict` is given
+  std::optional<MetricGoal> until;  ///< training ends with the evaluation that meets it
+  std::optional<int> patience;      ///< evaluations without a better one, after which it ends
+  bool eval_only = false;           ///< also where `predict` is given
   /// Files, folders or one data set, whose classes are told instead of an evaluation.
   std::vector<std::string> predict;
   std::string output = "-";  ///< where they go: FILE.csv, FILE.jsonl or standard output as CSV
@@ -140,6 +154,7 @@ struct Options {
   std::string checkpoint_dir;  ///< empty: no checkpoints
   CheckpointEvery checkpoint_every;
   int keep = 3;
+  std::optional<Metric> keep_best;
   Resume resume;
   double final_save_timeout_s = 120;
   std::optional<double> max_time_s;
@@ -157,6 +172,8 @@ struct Options {
   std::optional<std::string> plan_device;  ///< a GpuModel's name
 
   bool predicts() const { return !predict.empty(); }
+  /// Whether evaluations decide what is kept, or when training ends.
+  bool follows_best() const { return keep_best || until || patience; }
   /// What others read from standard output has no line of the log in it.
   bool output_is_piped() const { return predicts() && output == "-"; }
 };

@@ -76,11 +76,19 @@ struct StepRecord {
   std::optional<SpeedShare> speed = {};
 };
 
+/// A training's best evaluation so far, by one of its figures.
+struct BestEvaluation {
+  std::string metric;  ///< "top1", "top5" or "loss"
+  double value = 0;
+  std::int64_t step = 0;
+};
+
 struct EvalRecord {
   std::int64_t step = 0;
   double top1 = 0, top5 = 0;  ///< fractions
   double loss = 0;
   std::int64_t examples = 0;
+  std::optional<BestEvaluation> best = {};  ///< this one, or one before
 };
 
 /// A checkpoint that is durable.
@@ -103,6 +111,7 @@ struct EndRecord {
   std::int64_t steps = 0, examples = 0;
   double seconds = 0, examples_per_second = 0;
   std::optional<double> top1 = {};
+  std::optional<BestEvaluation> best = {};
   std::vector<PhaseSeconds> ranks = {};  ///< in all of it, by rank
   std::optional<SumsReached> sums = {};
   std::optional<double> expected_step_s = {};  ///< as the links' verdict had it

@@ -51,6 +51,8 @@ Json to_json(const CheckpointMetadata& m) {
                {"buckets", m.buckets},
                {"plans", m.plans}};
   if (!m.unreadable.empty()) json["unreadable"] = m.unreadable;
+  if (!m.best.empty()) json["best"] = m.best;
+  if (m.is_best) json["is_best"] = 1;
   add_description(json, m);
   return json;
 }
@@ -121,6 +123,8 @@ CheckpointMetadata metadata_from(const Json& object) {
           .plans = text_in(object, "plans"),
           .unreadable = object.contains("unreadable") ? numbers_in(object, "unreadable")
                                                       : std::vector<std::uint64_t>{},
+          .best = text_if_in(object, "best"),
+          .is_best = object.contains("is_best"),
           .input = text_if_in(object, "input"),
           .network = text_if_in(object, "network"),
           .class_names = text_if_in(object, "class_names")};
@@ -218,7 +222,7 @@ Json parse(std::string_view text) {
 // Others parse and show these texts: they are not to be longer, deeper or stranger than ours.
 void check_texts(const CheckpointMetadata& metadata) {
   for (const std::string& text :
-       {metadata.config, metadata.optimizer, metadata.plans, metadata.input}) {
+       {metadata.config, metadata.optimizer, metadata.plans, metadata.input, metadata.best}) {
     if (text.size() > longest_text) throw Damage("a text in the index is too long");
     if (!text.empty()) check_json(text);
   }

@@ -229,7 +229,32 @@ std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& wr
   check_storage(::close(file.release()), "close");
   publish(unfinished, name, snapshot.lineage, written.state_hash);
   intact_.insert(name);
+  if (snapshot.metadata.is_best) publish_best(name, snapshot, writer);
   return written.bytes;
+}
+
+// The file before keeps the name until this one is durable. A file system without links gets the
+// bytes once more.
+void CheckpointDirectory::publish_best(const std::string& name, const Snapshot& snapshot,
+                                       FileWriter& writer) {
+  if (lineage_at(directory_.get(), best_name).value_or(snapshot.lineage) != snapshot.lineage)
+    throw Error(Exit::storage, fmt::format("link {} to {}", best_name, name),
+                "another training's checkpoint has this name; move it away");
+  const std::string unfinished = new_name(best_name);
+  const Temporary guard(directory_.get(), unfinished);
+  if (::linkat(directory_.get(), name.c_str(), directory_.get(), unfinished.c_str(), 0) != 0) {
+    FileDescriptor file = create(unfinished);
+    writer.write(file.get(), snapshot);
+    follow_umask(file.get());
+    check_storage(::close(file.release()), "close");
+  }
+  lease_->require();
+  check_storage(uninterrupted([&] {
+                  return ::renameat(directory_.get(), unfinished.c_str(), directory_.get(),
+                                    best_name);
+                }),
+                "rename of the temporary");
+  sync_directory(directory_.get());
 }
 
 void CheckpointDirectory::publish(const std::string& temporary, const std::string& name,

@@ -28,7 +28,8 @@ class CheckpointDirectory {
   bool answers() const;
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
   /// throws Error, having removed the temporary; a file of another lineage that has the name is
-  /// one, and with Exit::locked that another run has the directory. Returns the size of the file.
+  /// one, and with Exit::locked that another run has the directory. What is the best is then also
+  /// called best_name. Returns the size of the file.
   std::uint64_t save(const Snapshot& snapshot, FileWriter& writer);
   /// Deletes all but the newest `keep` intact checkpoints of `lineage` up to `newest_step`. A file
   /// is known to be intact because it was written here, or is verified once. Files of other
@@ -66,6 +67,7 @@ class CheckpointDirectory {
   FileDescriptor create(const std::string& temporary);
   void publish(const std::string& temporary, const std::string& name, const std::string& lineage,
                std::uint64_t state_hash);
+  void publish_best(const std::string& name, const Snapshot& snapshot, FileWriter& writer);
   void replace_unless_equal(const std::string& temporary, const std::string& name,
                             const std::string& lineage, std::uint64_t state_hash);
   bool is_intact(const std::string& name);

@@ -150,6 +150,7 @@ void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
     return;
   }
   describe(Message::Kind::save, slot, metadata);
+  slot.request.code = metadata.is_best;
   last_step_ = metadata.step;
   slot.since = Clock::now();
   slot.busy = true;

@@ -27,10 +27,10 @@ struct Message {
     open,
     lineage,  ///< text: of the saves to come
     protect,  ///< text: a file name
-    save,     ///< slot; bytes: of the metadata text in the slot
+    save,     ///< slot; bytes: of the metadata text in the slot; code: whether it is the best
     keep,     ///< the same, to be saved only if the trainer ends without `close` or a later save
     keep_nothing,  ///< what was kept is dropped
-    hurry,         ///< each `save` before it that has not begun gives way
+    hurry,         ///< each `save` before it that has not begun gives way, unless it is the best
     close,
     // writer to trainer
     opened,     ///< descriptor: the directory; likewise of a note that it was opened anew

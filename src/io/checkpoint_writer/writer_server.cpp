@@ -99,7 +99,8 @@ class Helper {
         if (directory_) directory_->protect(protected_);
         return;
       case Message::Kind::save:
-        if (requests_.hold(Message::Kind::hurry) && !requests_.trainer_gone())
+        if (request.message.code == 0 && requests_.hold(Message::Kind::hurry) &&
+            !requests_.trainer_gone())
           return give_way(request.message);  // else there may be no later one
         return save(request.message);
       case Message::Kind::hurry:

@@ -68,6 +68,10 @@ Json named(const allreduce::RingChoice& ring) {
           {"trials", trials}};
 }
 
+Json named(const BestEvaluation& best) {
+  return {{"metric", best.metric}, {"value", nine_digits(best.value)}, {"step", best.step}};
+}
+
 Json named(const RankStatistics& r) {
   return {{"min", nine_digits(r.min)},
           {"median", nine_digits(r.median)},
@@ -124,12 +128,14 @@ Json json_of(const StepRecord& r) {
 }
 
 Json json_of(const EvalRecord& r) {
-  return {{"kind", "eval"},
-          {"step", r.step},
-          {"top1", nine_digits(r.top1)},
-          {"top5", nine_digits(r.top5)},
-          {"loss", nine_digits(r.loss)},
-          {"examples", r.examples}};
+  Json record = {{"kind", "eval"},
+                 {"step", r.step},
+                 {"top1", nine_digits(r.top1)},
+                 {"top5", nine_digits(r.top5)},
+                 {"loss", nine_digits(r.loss)},
+                 {"examples", r.examples}};
+  add(record, "best", r.best);
+  return record;
 }
 
 Json json_of(const CheckpointRecord& r) {
@@ -203,6 +209,7 @@ Json json_of(const EndRecord& r) {
   add(record, "sums", r.sums);
   add(record, "expected_seconds_per_batch", r.expected_step_s);
   add(record, "efficiency", r.efficiency);
+  add(record, "best", r.best);
   return record;
 }
 

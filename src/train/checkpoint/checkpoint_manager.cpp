@@ -93,6 +93,40 @@ bool CheckpointManager::start_save(const Position& position) {
   return true;
 }
 
+void CheckpointManager::set_best(const std::string& best) {
+  const std::scoped_lock lock(constant_mutex_);
+  constant_.best = best;
+}
+
+bool CheckpointManager::await_best(const Position& position, const std::string& best,
+                                   const Deadline& deadline) {
+  set_best(best);
+  {
+    const std::scoped_lock lock(constant_mutex_);
+    best_step_ = position.step;
+  }
+  if (writer_.idle()) return false;
+  last_step_.reset();
+  while (!can_save(position)) {
+    report_events(writer_.poll());
+    if (deadline.over() || writer_.lost()) {
+      report_({.kind = io::SaveEvent::Kind::skipped,
+               .step = position.step,
+               .text = fmt::format("no slot is free: {} stays as it was before step {}",
+                                   io::best_name, position.step)},
+              0);
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+void CheckpointManager::save_best(const Position& position, const std::string& best,
+                                  const Deadline& deadline) {
+  if (await_best(position, best, deadline)) start_save(position);
+}
+
 // By time a save is tried again at every step, and in an evaluation at every batch.
 void CheckpointManager::report_skipped(const Position& position, std::string why) {
   const bool counted = every_.steps > 0 ? skipped_step_ == position.step
@@ -194,7 +228,9 @@ io::CheckpointMetadata at(const io::CheckpointMetadata& constant, const Position
 
 io::CheckpointMetadata CheckpointManager::metadata(const Position& position) const {
   const std::scoped_lock lock(constant_mutex_);
-  return at(constant_, position, epoch_samples_);
+  io::CheckpointMetadata metadata = at(constant_, position, epoch_samples_);
+  metadata.is_best = best_step_ == position.step;
+  return metadata;
 }
 
 void CheckpointManager::set_unreadable(std::vector<std::uint64_t> samples) {

@@ -54,6 +54,13 @@ class CheckpointManager {
   /// Saves whether that is due or not. Where no slot is free, that is told and counted only if a
   /// save is due. Collective where the ranks have shards.
   virtual void save(const Position& position) { start_save(position); }
+  /// Saves `position` as the best so far, also where it was saved before, and waits for a slot
+  /// until then; what is in the way is told. Saves from here on say `best`
+  /// (CheckpointMetadata::best). Collective where the ranks have shards.
+  virtual void save_best(const Position& position, const std::string& best,
+                         const Deadline& deadline);
+  /// Saves from here on say so: this evaluation was not the best.
+  void set_best(const std::string& best);
   /// Whether rank 0 wants all ranks to save their shards steps_to_start() behind `next`, and is
   /// ready for them: no save is asked for that has not started, and no copy is under way.
   virtual bool wants(const Position& /*next*/) { return false; }
@@ -105,6 +112,8 @@ class CheckpointManager {
   bool due_by_steps() const { return every_.steps > 0; }
   bool requested() const { return requested_; }
   bool start_save(const Position& position);
+  /// Waits until it can, though this step was saved before. False: not in time.
+  bool await_best(const Position& position, const std::string& best, const Deadline& deadline);
   bool can_save(const Position& position);
   /// Whether no copy is under way any more.
   bool hand_over();
@@ -135,6 +144,7 @@ class CheckpointManager {
   std::optional<io::CheckpointMetadata> copying_;  // what the copy under way will be
   io::CheckpointMetadata constant_;                // guarded by constant_mutex_
   mutable std::mutex constant_mutex_;
+  std::optional<std::uint64_t> best_step_;  // likewise: this run's best evaluation was of it
   config::CheckpointEvery every_;
   std::uint64_t epoch_samples_;
   Report report_;

@@ -161,10 +161,10 @@ void expect_layers(const NetworkToLoad& network, const io::CheckpointFile& file)
 
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
 std::string to_text(const io::CheckpointMetadata& m, const std::string& kept_dropped) {
-  return nlohmann::json{{"step", m.step},          {"position", m.position},
-                        {"world", m.world_size},   {"batch", m.global_batch},
-                        {"config", m.config},      {"plans", m.plans},
-                        {"dropped", kept_dropped}, {"unreadable", m.unreadable}}
+  return nlohmann::json{
+      {"step", m.step},          {"position", m.position},     {"world", m.world_size},
+      {"batch", m.global_batch}, {"config", m.config},         {"plans", m.plans},
+      {"dropped", kept_dropped}, {"unreadable", m.unreadable}, {"best", m.best}}
       .dump();
 }
 
@@ -179,6 +179,7 @@ Resumed resumed_from_text(const std::string& text) {
   m.config = json.at("config");
   m.plans = json.at("plans");
   m.unreadable = json.at("unreadable").get<std::vector<std::uint64_t>>();
+  m.best = json.at("best");
   return resumed;
 }
 

@@ -8,6 +8,11 @@ void ShardedCheckpointManager::save(const Position& position) {
   if (rank_0_says(can_save(position))) save_together(position);
 }
 
+void ShardedCheckpointManager::save_best(const Position& position, const std::string& best,
+                                         const Deadline& deadline) {
+  if (rank_0_says(await_best(position, best, deadline))) save_together(position);
+}
+
 bool ShardedCheckpointManager::wants(const Position& next) {
   if (idle()) return false;
   const Position saved{next.step + static_cast<std::uint64_t>(steps_to_start())};

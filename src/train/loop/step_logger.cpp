@@ -114,7 +114,8 @@ void StepLogger::evaluation(std::uint64_t step, const Evaluation& result) {
                .top1 = result.top1,
                .top5 = result.top5,
                .loss = result.loss,
-               .examples = static_cast<std::int64_t>(result.examples)};
+               .examples = static_cast<std::int64_t>(result.examples),
+               .best = best_};
   output_.write(*accuracy_);
 }
 
@@ -181,6 +182,7 @@ void StepLogger::finish(const Position& end, const SaveCounts& saves,
                             .seconds = seconds_,
                             .examples_per_second = summary.throughput.median};
   if (accuracy_) record.top1 = accuracy_->top1;
+  record.best = best_;
   record.ranks = summary.ranks;
   const auto steps = double(std::max<std::int64_t>(1, times_.steps()));
   record.sums = reached(times_.total_sums_seconds() / steps,

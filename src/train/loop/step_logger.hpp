@@ -33,6 +33,8 @@ class StepLogger {
   metrics::PhaseSeconds step(const StepReport& report, double wall_seconds,
                              double checkpoint_seconds);
   void evaluation(std::uint64_t step, const Evaluation& result);
+  /// Evaluations from here on say so.
+  void set_best(const metrics::BestEvaluation& best) { best_ = best; }
   /// `stall_seconds`: what its copy cost the step loop.
   void save(const io::SaveEvent& event, double stall_seconds);
   void event(const std::string& what, const std::string& text) {
@@ -81,6 +83,7 @@ class StepLogger {
   metrics::StepTimes times_;
   double seconds_ = 0, rate_ = 0;
   std::optional<metrics::EvalRecord> accuracy_;
+  std::optional<metrics::BestEvaluation> best_;
   SaveAlerts saves_;
   std::string checkpoint_file_;  // the last good one
   bool links_suspected_ = false;

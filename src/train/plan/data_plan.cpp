@@ -144,6 +144,9 @@ void open_evaluation(RunPlan& plan, io::DatasetOptions data) {
   data.elsewhere = elsewhere;
   if (elsewhere && plan.training) data.class_names = plan.training->class_names();
   plan.evaluation = io::open_dataset(spec, io::Split::evaluation, data);
+  if (!plan.evaluation && o.follows_best())
+    throw Error(Exit::usage, "--keep-best, --until and --patience",
+                "judge by evaluations, but the data has no part for them: add --val-data SPEC");
   if (plan.evaluation || !(o.eval_only || elsewhere)) return;
   throw Error(Exit::data, (elsewhere ? "--val-data " : "--eval-only on ") + printable(spec),
               "no directory val/, valid/, validation/ or test/ beside it, and no shards for "

@@ -76,6 +76,9 @@ struct CheckpointMetadata {
   /// Samples of the training data that could not be read so far, the first most_unreadable of them.
   /// Not part of the state.
   std::vector<std::uint64_t> unreadable{};
+  /// JSON: the training's best evaluation so far; empty: it keeps none. Not part of the state.
+  std::string best{};
+  bool is_best = false;  ///< whether that is of this step's weights
   // What the tensors are good for; empty in files that do not say it, and not part of the state.
   std::string input{};        ///< JSON: how an image becomes numbers
   std::string network{};      ///< the text of a model file
@@ -98,5 +101,8 @@ std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const Ten
 
 /// The name of a step's file: `step-0000000240.h5`.
 std::string checkpoint_name(std::uint64_t step);
+/// The name of the best step's file beside those. Retention does not count it, and no resume takes
+/// it for the newest.
+inline constexpr const char* best_name = "best.h5";
 
 }  // namespace ringtrain::io

@@ -102,10 +102,16 @@ std::string program_hash() {
   return hex(hash);
 }
 
-std::string run_id(const std::string& host) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  return fmt::format("{}-{}-{}", seconds, ::getpid(), host).substr(0, 39);
+std::string own_host() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string run_id() {
+  static const auto began = std::chrono::system_clock::now().time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(began).count();
+  return fmt::format("{}-{}-{}", seconds, ::getpid(), own_host()).substr(0, 39);
 }
 
 namespace {

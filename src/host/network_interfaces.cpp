@@ -17,6 +17,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/process.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
@@ -132,11 +133,9 @@ std::vector<std::string> interface_names(const std::string& interfaces) {
 
 // Machines made from one image of a running one have its boot_id: so the host's name is part of it.
 std::string network_name() {
-  std::array<char, 256> host{};
-  check_errno(::gethostname(host.data(), host.size() - 1), "gethostname");
   std::error_code unknown;
   const auto link = std::filesystem::read_symlink("/proc/self/ns/net", unknown);
-  return std::string(host.data()) + "/" + boot_id() + "/" + link.string();
+  return own_host() + "/" + boot_id() + "/" + link.string();
 }
 
 std::vector<NetworkInterface> network_interfaces(const std::string& interfaces) {

@@ -88,6 +88,10 @@ std::string log_line(Time now, const StepRecord& r, const std::optional<LastChec
       "{:.1f} ms, comm {:.1f} ms",
       timestamp(now), r.step, r.loss, r.examples_per_second, r.seconds_per_batch, r.learning_rate,
       1e3 * r.phases[Phase::data_wait], 1e3 * r.phases[Phase::communication]);
+  if (r.epochs > 0)
+    line += fmt::format(" | epoch {:.2f} of {:.4g}{}", r.epoch, r.epochs,
+                        r.seconds_left > 0 ? ", " + duration_words(r.seconds_left) + " left" : "");
+  if (r.l2 > 0) line += fmt::format(" | cross-entropy {:.2f}, L2 {:.2f}", r.loss - r.l2, r.l2);
   if (r.ranks && !r.ranks->slowest_text.empty()) line += " | " + r.ranks->slowest_text;
   if (last)
     line += fmt::format(" | checkpoint {}, {} old", last->step, duration_words(last->age_seconds));
@@ -184,7 +188,7 @@ std::string summary_table(const Summary& s) {
   if (s.accuracy)
     text += fmt::format("  {:<18} top-1 {:.2f} %, top-5 {:.2f} % of {} images\n", "accuracy",
                         100 * s.accuracy->top1, 100 * s.accuracy->top5, s.accuracy->examples);
-  if (s.accuracy && s.accuracy->best)
+  if (s.accuracy && s.accuracy->best && s.accuracy->best->step != s.accuracy->step)
     text += fmt::format("  {:<18} {} at step {}\n", "best evaluation",
                         value_text(*s.accuracy->best), s.accuracy->best->step);
   if (s.checkpoint)

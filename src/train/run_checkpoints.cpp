@@ -44,7 +44,7 @@ StartingState RunCheckpoints::start(io::WriterProcess& writer) {
 void RunCheckpoints::open(io::WriterProcess& writer) {
   if (run_.options().checkpoint_dir.empty()) return;
   io::WriterOptions options;
-  options.run_id = run_id(run_.session.host());
+  options.run_id = run_id();
   options.keep = run_.options().keep;
   options.last_save_timeout_s = run_.options().final_save_timeout_s;
   options.tell = [this](const std::string& text) { run_.note(text); };

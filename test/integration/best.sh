@@ -43,7 +43,7 @@ for ranks in 1 2; do
   job $ranks --epochs 6 --lr 0.4 --lr-schedule constant --checkpoint-dir killed$ranks --checkpoint-every 3 --keep 1 --keep-best top1 "${shard[@]}" --metrics killed$ranks.jsonl
   exits "killed, $ranks ranks" 0
   "$train" --inspect killed$ranks/best.h5 >shown 2>&1 || wrong "killed, $ranks ranks: the best is damaged"
-  said=$(sed -n 's/^  best evaluation  *top-1 .* % at step //p' log)
+  said=$(sed -n 's/.*"kind":"end".*"best":{"metric":"top1","value":[0-9.]*,"step":\([0-9]*\)}.*/\1/p' killed$ranks.jsonl)
   check "killed, $ranks ranks: the best is what is told" is "$(saved_best killed$ranks)" "$said"
 done
 check "killed: as undisturbed" is "$(saved_best killed1)" "$step"

@@ -19,8 +19,10 @@ std::string for_shell(std::span<const std::string> words);
 
 /// Hash of the running program's file: ranks with different builds must not train together.
 std::string program_hash();
-/// Names this run by time, process and host.
-std::string run_id(const std::string& host);
+/// What this host is called.
+std::string own_host();
+/// Names this run by its first call's time, process and host, in at most 39 characters.
+std::string run_id();
 
 /// Where this user's caches are: $XDG_CACHE_HOME/ringtrain or ~/.cache/ringtrain, by the XDG base
 /// directory specification. Perhaps not there yet; empty where the environment names no place.

@@ -66,6 +66,9 @@ struct StepRecord {
   std::int64_t step = 0;
   double epoch = 0;
   double loss = 0;  ///< mean over all ranks, L2 included
+  double l2 = 0;
+  double epochs = 0;        ///< that training has in all; 0: not known
+  double seconds_left = 0;  ///< of its steps, by the mean so far
   double learning_rate = 0;
   double examples_per_second = 0;  ///< over all ranks
   double seconds_per_batch = 0;

@@ -20,6 +20,7 @@
 #include "allreduce/mpi/abort.hpp"
 #include "allreduce/mpi/mpi_check.hpp"
 #include "allreduce/mpi/shared_file.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 #include "ringtrain/host/limits.hpp"
 
@@ -28,12 +29,6 @@ namespace ringtrain::allreduce {
 using namespace std::chrono_literals;
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  check_errno(::gethostname(name.data(), name.size() - 1), "gethostname");
-  return name.data();
-}
 
 using InterfaceList = UniqueHandle<ifaddrs*, freeifaddrs>;
 
@@ -98,7 +93,7 @@ void check_interfaces(const std::string& wanted) {
     if (!found->second)
       throw Error(Exit::usage, "--interface " + wanted,
                   fmt::format("{} is down or has no address on host {}; set it up, or name another",
-                              name, host_name()));
+                              name, own_host()));
   }
 }
 
@@ -114,7 +109,7 @@ int size_as_int(std::size_t size) {
 
 }  // namespace
 
-MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
+MpiSession::MpiSession(const std::string& interface) : host_(own_host()) {
   const JobLaunch launch = launch_from_environment();
   if (!launch.mpi) return;
   if (!interface.empty()) check_interfaces(interface);

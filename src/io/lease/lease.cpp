@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ringtrain/base/process.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
 
 namespace ringtrain::io {
@@ -57,12 +58,10 @@ std::string LeaseHolder::text() const {
 }
 
 LeaseHolder this_process(const std::string& run) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   const char* const job = std::getenv("SLURM_JOB_ID");
   const auto status = process_status(::getpid());
   return {.run = one_line(run),
-          .host = one_line(host.data()),
+          .host = one_line(own_host()),
           .boot = one_line(boot_id()),
           .job = job == nullptr ? "" : one_line(job),
           .process = ::getpid(),

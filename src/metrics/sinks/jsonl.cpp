@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <type_traits>
@@ -13,6 +15,7 @@
 
 #include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/program.hpp"
 
 namespace ringtrain::metrics {
 namespace {
@@ -104,11 +107,29 @@ void add(Json& record, const char* key, const std::optional<Value>& value) {
     record[key] = named(*value);
 }
 
+// As of RFC 3339.
+std::string time_text() {
+  const auto now = std::chrono::system_clock::now();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
+  const std::time_t seconds = ms.count() / 1000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                     ms.count() % 1000);
+}
+
+// What each record has. `step`: of the record before.
+void add_place(Json& record, const std::string& run, std::int64_t step) {
+  if (!record.contains("step")) record["step"] = step;
+  record["time"] = time_text();
+  record["run"] = run;
+}
+
 Json json_of(const StartRecord& r) {
-  return {{"kind", "start"},
-          {"configuration", Json::parse(r.configuration)},
-          {"build", r.build},
-          {"ranks", r.ranks},
+  return {{"kind", "start"},  {"schema", 2},
+          {"step", r.step},   {"configuration", Json::parse(r.configuration)},
+          {"build", r.build}, {"ranks", r.ranks},
           {"hosts", r.hosts}};
 }
 
@@ -116,7 +137,10 @@ Json json_of(const StepRecord& r) {
   Json record = {{"kind", "step"},
                  {"step", r.step},
                  {"epoch", nine_digits(r.epoch)},
+                 {"epochs", nine_digits(r.epochs)},
+                 {"seconds_left", nine_digits(r.seconds_left)},
                  {"loss", nine_digits(r.loss)},
+                 {"l2", nine_digits(r.l2)},
                  {"lr", nine_digits(r.learning_rate)},
                  {"examples_per_second", nine_digits(r.examples_per_second)},
                  {"seconds_per_batch", nine_digits(r.seconds_per_batch)},
@@ -217,6 +241,7 @@ class JsonLines final : public RecordSink {
  public:
   JsonLines(const std::string& path, Warn warn)
       : path_(path),
+        run_(run_id()),
         file_(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)),
         warn_(std::move(warn)) {
     if (file_.get() < 0)
@@ -227,14 +252,17 @@ class JsonLines final : public RecordSink {
   }
 
   void write(const Record& record) override {
-    const Json json = std::visit([](const auto& r) { return json_of(r); }, record);
+    Json json = std::visit([](const auto& r) { return json_of(r); }, record);
+    add_place(json, run_, step_);
+    step_ = json["step"];
     append(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
 
  private:
   void append(const std::string& record);
 
-  const std::string path_;
+  const std::string path_, run_;
+  std::int64_t step_ = 0;  // of the last record
   FileDescriptor file_;
   DeletionWatch deletion_;
   const Warn warn_;

@@ -18,6 +18,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/program.hpp"
 
 namespace ringtrain::metrics {
 namespace {
@@ -31,9 +32,7 @@ double unix_time() {
 
 // TensorBoard reads every file of a folder with "tfevents" in its name, in the order of names.
 std::string file_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("events.out.tfevents.{:.6f}.{}.{}", unix_time(), host.data(), ::getpid());
+  return fmt::format("events.out.tfevents.{:.6f}.{}.{}", unix_time(), own_host(), ::getpid());
 }
 
 FileDescriptor open_in(const std::string& directory) {

@@ -68,7 +68,8 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   if (!outcome.not_finite) {
     update();
     parts_.reducer.accept();
-    outcome.loss += parts_.optimizer.l2_loss();
+    outcome.l2 = parts_.optimizer.l2_loss();
+    outcome.loss += outcome.l2;
   } else {
     if (parts_.optimizer.revertible()) parts_.optimizer.revert();
     if (settings().leaves_out) parts_.optimizer.skip();

@@ -13,7 +13,9 @@ namespace {
 
 StepOutcome outcome_of(const compute::GpuOutcome& o) {
   const host::StepRequest request = host::agreed_request(o.stop, o.signalled, o.signal);
-  return {.loss = without_nan_sign(o.loss + (o.skipped ? 0 : o.l2_loss)),
+  const double l2 = o.skipped ? 0 : o.l2_loss;
+  return {.loss = without_nan_sign(o.loss + l2),
+          .l2 = l2,
           .top1 = o.top1,
           .stop = request.stop,
           .signal = request.signal,

@@ -40,6 +40,11 @@ double StepLogger::epoch(const Position& position) const {
   return double(position.samples) / double(plan_.training->size());
 }
 
+double StepLogger::seconds_left(std::uint64_t step) const {
+  const auto done = static_cast<double>(step - start_.step);
+  return step < last_step_ && done > 0 ? seconds_ / done * double(last_step_ - step) : 0;
+}
+
 metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
                                        double checkpoint_seconds) {
   metrics::PhaseSeconds phases = report.seconds;
@@ -93,6 +98,9 @@ void StepLogger::tell(const StepReport& report) {
       .step = static_cast<std::int64_t>(report.position.step),
       .epoch = epoch(report.position),
       .loss = report.outcome.loss,
+      .l2 = report.outcome.l2,
+      .epochs = plan_.epochs,
+      .seconds_left = seconds_left(report.position.step),
       .learning_rate = report.learning_rate,
       .examples_per_second = mean.examples_per_second,
       .seconds_per_batch = mean.seconds,

@@ -68,6 +68,7 @@ class StepLogger {
   std::optional<metrics::PhaseSpread> differences();
   void trouble(const std::string& what, const io::SaveEvent& event);
   double epoch(const Position& position) const;
+  double seconds_left(std::uint64_t step) const;
   std::optional<metrics::SumsReached> reached(double sums_s, double exposed_s, double step_s) const;
 
   metrics::Reporter& output_;

@@ -16,7 +16,8 @@ namespace ringtrain::train {
 
 /// What one step came to, over all ranks.
 struct StepOutcome {
-  double loss = 0;             ///< mean cross-entropy of the samples; L2 is added by the trainer
+  double loss = 0;             ///< mean cross-entropy of the samples, and `l2`
+  double l2 = 0;               ///< of the weights that decay; the stepper adds it
   double top1 = 0;             ///< fraction of the samples
   bool stop = false;           ///< some rank asks to stop after this step
   int signal = 0;              ///< that made it ask, if one did; SIGUSR1 without `stop`: save

@@ -127,6 +127,19 @@ TEST_CASE("log line: has the words of the tutorial's, then what explains the spe
   CHECK_THAT(log_line(eight_o_clock, shown_step(), std::nullopt), EndsWith("comm 1.1 ms"));
 }
 
+TEST_CASE("log line: has the epoch, the time left, and what of the loss is L2") {
+  use_utc();
+  StepRecord record = shown_step();
+  record.epoch = 1.284;
+  record.epochs = 90;
+  record.seconds_left = 4000;
+  record.l2 = 0.19;
+
+  CHECK_THAT(log_line(eight_o_clock, record, LastCheckpoint{200, 41.2}),
+             EndsWith("comm 1.1 ms | epoch 1.28 of 90, 1 h 6 min left | cross-entropy 1.40, L2 "
+                      "0.19 | checkpoint 200, 41 s old"));
+}
+
 TEST_CASE("log line: while the run is slower, it and the bar end in how fast it is") {
   use_utc();
   StepRecord record = shown_step();

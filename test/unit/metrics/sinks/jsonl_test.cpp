@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "metrics/sinks/record_sink.hpp"
+#include "ringtrain/base/program.hpp"
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/train/no_warning.hpp"
@@ -14,6 +15,7 @@
 
 using namespace ringtrain;
 using namespace ringtrain::metrics;
+using Catch::Matches;
 using nlohmann::json;
 
 namespace {
@@ -25,10 +27,23 @@ std::vector<json> records_in(const TemporaryFile& file) {
   return records;
 }
 
+/// Without what each record has: when, and of which run.
+json without_place(json record) {
+  CHECK_THAT(record["time"].get<std::string>(),
+             Matches("2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z"));
+  CHECK(record["run"] == run_id());
+  record.erase("time");
+  record.erase("run");
+  return record;
+}
+
 StepRecord written_step() {
   StepRecord record{.step = 240,
                     .epoch = 1.5,
                     .loss = 1.0 / 3,
+                    .l2 = 0.25,
+                    .epochs = 3,
+                    .seconds_left = 17,
                     .learning_rate = 0.1,
                     .examples_per_second = 225.6,
                     .seconds_per_batch = 0.071,
@@ -53,13 +68,14 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
   metrics->write(
       EndRecord{.steps = 300, .examples = 600, .seconds = 2, .examples_per_second = 300});
 
-  const auto r = records_in(file);
+  auto r = records_in(file);
+  for (json& record : r) record = without_place(record);
   REQUIRE(r.size() == 6);
   CHECK(
       r[0] ==
       json::parse(
-          R"({"kind":"start","configuration":{"lr":0.1},"build":"0.1","ranks":2,"hosts":["a","b"]})"));
-  CHECK(r[1] == json::parse(R"({"kind":"step","step":240,"epoch":1.5,"loss":0.333333333,"lr":0.1,
+          R"({"kind":"start","schema":2,"step":0,"configuration":{"lr":0.1},"build":"0.1","ranks":2,"hosts":["a","b"]})"));
+  CHECK(r[1] == json::parse(R"({"kind":"step","step":240,"epoch":1.5,"epochs":3.0,"seconds_left":17.0,"loss":0.333333333,"l2":0.25,"lr":0.1,
       "examples_per_second":225.6,"seconds_per_batch":0.071,"phases":{"data_wait":0.0,"copy":0.0,
       "forward":0.0,"backward":0.0,"comm_exposed":0.0011,"update":0.0,"checkpoint":0.0,"other":0.0}})"));
   CHECK(r[2] ==
@@ -69,12 +85,14 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
       r[3] ==
       json::parse(
           R"({"kind":"checkpoint","step":200,"file":"d/s.h5","bytes":5,"seconds":0.5,"stall_seconds":0.25})"));
-  CHECK(r[4] ==
-        json::parse(R"({"kind":"event","what":"save_failed","rank":3,"text":"disk \"full\"\n"})"));
+  CHECK(
+      r[4] ==
+      json::parse(
+          R"({"kind":"event","step":200,"what":"save_failed","rank":3,"text":"disk \"full\"\n"})"));
   CHECK(
       r[5] ==
       json::parse(
-          R"({"kind":"end","steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null,"phases_of_ranks":[]})"));
+          R"({"kind":"end","step":200,"steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null,"phases_of_ranks":[]})"));
 }
 
 TEST_CASE("metrics: how the ranks differ is told where it is known") {

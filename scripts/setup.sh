@@ -23,7 +23,7 @@ case $system in
 esac
 build=(g++ cmake ninja-build pkg-config ccache openmpi-bin libopenmpi-dev openssh-client
   libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev "$jpeg"
-  libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libssl-dev libxxhash-dev libjs-dygraphs)
+  libturbojpeg0-dev libpng-dev zlib1g-dev libprotobuf-dev protobuf-compiler libssl-dev libxxhash-dev libjs-dygraphs)
 tests=(catch2 bc curl fuse3 groff-base hdf5-tools iproute2 libfuse3-dev procps python3 python3-venv python3-yaml strace git)
 full=(bash-static debootstrap dropbear-bin slurm-wlm slurm-wlm-basic-plugins munge python3-torch "clang-$clang" "libclang-rt-$clang-dev")
 all=("clang-tidy-$clang" clang-format buildah "$chromium")

@@ -40,7 +40,8 @@ class Network:
             run = subprocess.run([*_command(), "--predict", array, "--output", told, "--top-k", "1000000", "--quiet", *self._options],
                                  stdin=subprocess.DEVNULL, capture_output=True, text=True)
             if run.returncode != 0:
-                raise ValueError(run.stderr.strip() or f"train ended with {run.returncode}")
+                said = [line for line in run.stderr.splitlines() if not line.startswith("fault: ")]
+                raise ValueError("\n".join(said) or f"train ended with {run.returncode}")
             with open(told, encoding="utf-8") as lines:
                 rows = [json.loads(line) for line in lines]
         probabilities = numpy.full((len(rows), max(len(row.get("classes", ())) for row in rows)), numpy.nan)

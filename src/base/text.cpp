@@ -39,6 +39,15 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
+std::vector<std::string> lines_in(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::string& line : split(text, '\n')) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 std::int64_t whole_between(std::string_view text, std::int64_t low, std::int64_t high) {
   return between(text, low, high, "whole number");
 }

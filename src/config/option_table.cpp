@@ -81,12 +81,16 @@ void add_model_and_data(Table& t, Request& r) {
   t.group("data");
   t.add(o.data,
         {"data", "SPEC",
-         "synthetic | shapes | cifar10:DIR | images:DIR | tfrecord:DIR | records:DIR"},
+         "synthetic | shapes | cifar10:DIR | mnist:DIR | images:DIR | tfrecord:DIR | records:DIR"},
         any_text());
   t.add(o.val_data,
         {"val-data", "SPEC", "evaluate on another set than --data's own: images:DIR and the like",
          "--data"},
         any_text());
+  t.add(o.val_split,
+        {"val-split", "X[:SEED]",
+         "evaluate on this share of each class where images:DIR has no val/: 0.2", "none"},
+        val_split_value());
   t.add(r.pack_source,
         {.name = "pack",
          .argument = "DIR OUT",

@@ -214,6 +214,22 @@ Element cpu_element_of(Precision precision) {
   return precision == Precision::bf16 ? Element::bf16 : Element::fp32;
 }
 
+Codec<ValSplit> val_split_value() {
+  return {.read =
+              [](const std::string& text) {
+                const std::vector<std::string> parts = split(text, ':');
+                if (parts.size() > 2) throw BadValue("must be SHARE or SHARE:SEED");
+                ValSplit split{number_between(parts[0], 0, 0.9)};
+                if (parts.size() == 2) split.seed = unsigned_number(parts[1]);
+                return split;
+              },
+          .write =
+              [](const ValSplit& split) {
+                return fmt::format("{}{}", split.share,
+                                   split.seed ? fmt::format(":{}", *split.seed) : "");
+              }};
+}
+
 Codec<MetricGoal> metric_goal() {
   return {.read =
               [](const std::string& text) {

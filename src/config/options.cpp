@@ -170,6 +170,7 @@ void Parser::need(const std::string& name, bool kept, std::string_view why) cons
 void Parser::check_contradictions() const {
   const Options& o = request_.options;
   exclude("model", "model-file", "both name the network; give one of them");
+  exclude("val-data", "val-split", "both say what is evaluated on; give one of them");
   exclude("epochs", "steps", "both are the length of training; give one of them");
   exclude("batch", "global-batch", "one follows from the other and the ranks; give one of them");
   need("require-efficiency", !o.eval_only && !o.verify_resume,

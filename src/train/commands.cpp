@@ -32,6 +32,9 @@ std::string grouped(std::size_t number) {
 void run_pack(const config::Command& command) {
   const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   io::PackOptions options{command.pack_source, command.pack_target, command.pack_short_side};
+  const config::Options& o = command.options;
+  if (o.val_split)
+    options.data.val_split = {o.val_split->share, o.val_split->seed.value_or(o.seed), true};
   options.data.cache_folder = cache_folder();
   options.data.threads = command.options.data_threads.value_or(cpus);
   options.data.tell = [](const std::string& line) {

@@ -40,7 +40,21 @@ file=$PWD/$(newest run)
 job 1 --data images:data --eval-only --resume "$file"
 exits "evaluated" 0
 evaluated=$(sed -n 's/.*top-1 \([0-9.]*\) %.* (21 images)/\1/p' log | head -n 1)
-mv data/train gone && mv tiny.model gone
+
+mkdir bare gone && for class in data/train/*; do cp -r "$class" bare; done
+job 1 --model-file tiny.model --data images:bare --val-split 0.2 --checkpoint-dir divided --epochs 2 --seed 5
+exits "trained on a part" 0
+check "trained on a part: says so" has '^images: 72 files of 3 classes in 3 folders of bare, by --val-split 0.2, to train on$'
+divided=$PWD/$(newest divided)
+job 1 --data images:bare --eval-only --resume "$divided"
+check "trained on a part: evaluated on the other" has '^images: 18 files .*, by --val-split 0.2, to evaluate on$'
+job 2 --predict images:bare --resume "$divided" --output divided.csv
+exits "the part that was not trained on" 0
+check "the part that was not trained on: all of it" has "^predicted 18 images in .* of 18 with a label;"
+job 1 --checkpoint-dir divided --data images:bare --epochs 3 --seed 6
+exits "trained on a part, resumed" 0
+check "trained on a part, resumed: on the same" lacks "changed since that checkpoint: (val-split|training-data)"
+mv data/train tiny.model gone
 
 job 1 --predict data/val --resume "$file" --output one.csv
 exits "predicted" 0

@@ -20,6 +20,9 @@ struct BadValue : std::invalid_argument {
 /// The parts between separators; at least one, possibly empty.
 std::vector<std::string> split(std::string_view text, char separator);
 
+/// The lines of `text`, ended by LF or CRLF, but for empty ones.
+std::vector<std::string> lines_in(std::string_view text);
+
 /// The number that is all of `text`, where it is one.
 template <class T>
 std::optional<T> number_in(std::string_view text) {

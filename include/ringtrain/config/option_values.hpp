@@ -37,6 +37,8 @@ Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();
 Codec<allreduce::Compression> compression_value();
 Codec<Tune> tune_value();
+/// SHARE[:SEED]
+Codec<ValSplit> val_split_value();
 /// METRIC=VALUE
 Codec<MetricGoal> metric_goal();
 Codec<Shares> shares_value();

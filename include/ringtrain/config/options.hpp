@@ -49,6 +49,12 @@ struct MetricGoal {
   }
 };
 
+/// Which share of each class an evaluation gets.
+struct ValSplit {
+  double share = 0;
+  std::optional<std::uint64_t> seed = {};  ///< of the choice; unset: the run's
+};
+
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
 struct CheckpointEvery {
   double seconds = 60;
@@ -103,7 +109,8 @@ struct Options {
   bool sync_batchnorm = false;
 
   std::string data = "shapes";
-  std::string val_data;  ///< to evaluate on; empty: `data` has that, too
+  std::string val_data;               ///< to evaluate on; empty: `data` has that, too
+  std::optional<ValSplit> val_split;  ///< or this share of each class in `data`
   std::optional<int> data_threads;
   std::uint64_t seed = 1;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/text.hpp"
 
 namespace ringtrain::io {
@@ -24,6 +25,12 @@ bool are_wnids(const std::vector<std::string>& names) {
 bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted) {
   const std::set<std::string_view> known(names.begin(), names.end());
   return std::ranges::all_of(wanted, [&](const auto& name) { return known.contains(name); });
+}
+
+std::vector<std::string> names_in_file(const std::filesystem::path& file) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(file, unknown)) return {};
+  return lines_in(read_small_file(file, "read the classes in " + brief(file.native())));
 }
 
 LabelsByName::LabelsByName(const std::vector<std::string>& names, std::string_view unknown)

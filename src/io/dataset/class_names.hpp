@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ inline constexpr std::string_view no_such_wnid =
 
 /// Whether `names` holds each of `wanted`.
 bool has_all(const std::vector<std::string>& names, const std::vector<std::string>& wanted);
+
+/// The lines of a file, without empty ones; none where it is not there.
+std::vector<std::string> names_in_file(const std::filesystem::path& file);
 
 /// What a network's classes are numbered by.
 class LabelsByName {

@@ -10,7 +10,7 @@
 namespace ringtrain::io {
 namespace {
 
-const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10",
+const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10", "mnist",
                                      "images",    "tfrecord", "records"};
 
 [[noreturn]] void reject(std::string_view spec, std::string_view reason) {
@@ -21,7 +21,7 @@ const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10",
   const bool is_path = kind.find('/') != kind.npos;
   reject(spec,
          fmt::format("there is no such kind of data; known are synthetic, shapes, cifar10:DIR, "
-                     "images:DIR, tfrecord:DIR and records:DIR{}",
+                     "mnist:DIR, images:DIR, tfrecord:DIR and records:DIR{}",
                      is_path ? fmt::format("; did you mean images:{}?", printable(spec))
                              : did_you_mean(kind, kinds)));
 }
@@ -60,9 +60,12 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options) {
   expect_kind_of_data(spec);
   const auto [kind, directory, has_directory] = parts_of(spec);
+  if (options.val_split && options.val_split->required && kind != "images")
+    reject(spec, "--val-split divides images:DIR alone; leave it out");
   if (kind == "synthetic") return open_synthetic(split, options);
   if (kind == "shapes") return open_shapes(split);
   if (kind == "cifar10") return open_cifar10(directory, split, options.progress);
+  if (kind == "mnist") return open_mnist(directory, split, options.progress);
   return open_encoded(spec, split, options);
 }
 

@@ -9,11 +9,14 @@ namespace ringtrain::io {
 
 /// Noise with random labels, made once: what training costs when input costs nothing.
 std::unique_ptr<Dataset> open_synthetic(Split split, const DatasetOptions& options);
-/// Ten drawn shapes, see shapes_dataset.cpp.
+/// Ten drawn shapes, see memory/shapes_dataset.cpp.
 std::unique_ptr<Dataset> open_shapes(Split split);
 /// CIFAR-10's binary version, held in memory.
 std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split,
                                       WorkProgress* progress);
+/// MNIST, Fashion-MNIST and others in its files, held in memory.
+std::unique_ptr<Dataset> open_mnist(const std::string& directory, Split split,
+                                    WorkProgress* progress);
 /// An image folder: <split>/<class>/<image>.
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options);

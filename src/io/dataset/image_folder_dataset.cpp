@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -103,10 +104,34 @@ constexpr std::string_view no_such_class =
 constexpr std::string_view labels_by_place =
     "; no training part and no checkpoint names the classes: labels are its own folders in order";
 
+/// What a class has in a folder.
+struct ListedFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+};
+
+// Whether each file is for the evaluation. A file that comes or goes moves no other one but the one
+// at the border.
+std::vector<bool> drawn_for_evaluation(const std::vector<ListedFile>& files,
+                                       const std::string& label, const ValSplit& split) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < files.size(); ++i)
+    order.emplace_back(hash_text(label + "/" + files[i].name, split.seed), i);
+  std::ranges::sort(order);
+  auto count = static_cast<std::size_t>(std::lround(split.share * double(files.size())));
+  if (split.share > 0 && files.size() > 1)
+    count = std::clamp<std::size_t>(count, 1, files.size() - 1);
+  std::vector<bool> drawn(files.size(), false);
+  for (std::size_t i = 0; i < count; ++i) drawn[order[i].second] = true;
+  return drawn;
+}
+
 class Images final : public EncodedDataset {
  public:
-  /// Those of `home`; a class's label is its place in `names`.
-  Images(const fs::path& home, std::vector<std::string> names, const DatasetOptions& options);
+  /// Those of `home`; a class's label is its place in `names`. With `options.val_split` those of
+  /// `split` alone.
+  Images(const fs::path& home, std::vector<std::string> names, Split split,
+         const DatasetOptions& options);
 
   std::uint64_t size() const override { return files_.size(); }
   const std::vector<std::string>& class_names() const override { return names_; }
@@ -139,6 +164,8 @@ class Images final : public EncodedDataset {
 
   const fs::path home_;
   const std::vector<std::string> names_;
+  const Split split_;
+  const std::optional<ValSplit> val_split_;
   ImageLister lister_;
   std::size_t classes_met_ = 0;
   NameList files_;
@@ -146,10 +173,13 @@ class Images final : public EncodedDataset {
   std::uint64_t manifest_ = 0;
 };
 
-Images::Images(const fs::path& home, std::vector<std::string> names, const DatasetOptions& options)
+Images::Images(const fs::path& home, std::vector<std::string> names, Split split,
+               const DatasetOptions& options)
     : EncodedDataset(options.max_pixels),
       home_(home),
       names_(std::move(names)),
+      split_(split),
+      val_split_(options.val_split),
       lister_(options.progress) {
   const LabelsByName labels(names_, names_ == options.wnids ? no_such_wnid : no_such_class);
   for (const std::string& name : class_names_in(home_, options.progress)) {
@@ -160,16 +190,22 @@ Images::Images(const fs::path& home, std::vector<std::string> names, const Datas
 }
 
 void Images::append(const fs::path& directory, int label) {
-  const std::size_t before = files_.size();
+  std::vector<ListedFile> files;
   lister_.list(directory, [&](const std::string& name, std::uint64_t bytes) {
-    files_.add(name);
-    labels_.push_back(label);
-    manifest_ = hash_text(name, manifest_);
-    manifest_ = hash_text(fmt::format("{} {}", label, bytes), manifest_);
+    files.push_back({name, bytes});
   });
-  if (files_.size() == before)
+  if (files.empty())
     fail_images(directory, "the class has no images, in it or in its folders" + left_out());
   ++classes_met_;
+  std::vector<bool> for_evaluation(files.size(), split_ == Split::evaluation);
+  if (val_split_) for_evaluation = drawn_for_evaluation(files, names_[label], *val_split_);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (for_evaluation[i] != (split_ == Split::evaluation)) continue;
+    files_.add(files[i].name);
+    labels_.push_back(label);
+    manifest_ = hash_text(files[i].name, manifest_);
+    manifest_ = hash_text(fmt::format("{} {}", label, files[i].bytes), manifest_);
+  }
 }
 
 std::string Images::labels_text() const {
@@ -191,8 +227,9 @@ std::string Images::description() const {
   const std::string met = classes_met_ < names_.size()
                               ? fmt::format("{} of {}", classes_met_, names_.size())
                               : fmt::format("{}", names_.size());
-  return fmt::format("images: {} files of {} classes in {} of {}", size(), met,
-                     plural(lister_.folders(), "folder"), printable(home_.native()));
+  return fmt::format("images: {} files of {} classes in {} of {}{}", size(), met,
+                     plural(lister_.folders(), "folder"), printable(home_.native()),
+                     val_split_ ? fmt::format(", by --val-split {}", val_split_->share) : "");
 }
 
 }  // namespace
@@ -202,26 +239,35 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
   at(options.progress, Work::list, directory);
   const SplitFolders folders = split_folders(directory, options.progress);
   const bool trains = split == Split::training;
-  if (trains && folders.training.empty())
-    fail_images(directory, "no directory train/ there, which holds <class>/<image>");
+  const bool divides = options.val_split && !options.elsewhere && folders.evaluation.empty();
+  if (options.val_split && options.val_split->required && !divides && !options.elsewhere)
+    throw Error(Exit::usage, "--val-split with images:" + printable(directory),
+                printable(folders.evaluation.filename().native()) +
+                    "/ there is what is evaluated on; leave --val-split out");
+  const bool bare =
+      (options.elsewhere || divides) && folders.training.empty() && !folders.unused.empty();
+  if (trains && folders.training.empty() && !bare)
+    fail_images(directory,
+                "no directory train/ there, which holds <class>/<image>; where classes lie in it "
+                "themselves, add --val-split 0.2, the share to evaluate on");
   const std::string unused = trains || folders.unused.empty()
                                  ? ""
                                  : fmt::format("not used: {}", fmt::join(folders.unused, ", "));
-  const bool bare = options.elsewhere && folders.training.empty() && !folders.unused.empty();
-  if (!trains && folders.evaluation.empty() && !bare) {
+  if (divides && !trains && options.val_split->share == 0) return nullptr;
+  if (!trains && !divides && folders.evaluation.empty() && !bare) {
     if (!unused.empty())
       options.tell(
           fmt::format("images: no val/, valid/, validation/ or test/ in {} to evaluate on; {}",
                       printable(directory), unused));
     return nullptr;
   }
-  const fs::path home = trains                       ? folders.training
-                        : folders.evaluation.empty() ? fs::path(directory)
-                                                     : folders.evaluation;
+  const fs::path home = bare                ? fs::path(directory)
+                        : trains || divides ? folders.training
+                                            : folders.evaluation;
   const bool alone = folders.training.empty() || options.elsewhere;
   auto names = class_names_in(alone ? home : folders.training, options.progress);
   const bool learned =
-      alone ? !options.class_names.empty()
+      alone ? !trains && !options.class_names.empty()
             : !trains && options.only_evaluated &&
                   has_all(options.class_names, class_names_in(home, options.progress));
   const bool by_wnid = !options.wnids.empty() && are_wnids(names);
@@ -229,8 +275,10 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
     names = options.wnids;
   else if (learned)
     names = options.class_names;
-  const bool guesses = !trains && alone && !by_wnid && !learned;
-  auto images = std::make_unique<Images>(home, std::move(names), options);
+  const bool guesses = !trains && !divides && alone && !by_wnid && !learned;
+  DatasetOptions of_images = options;
+  if (!divides) of_images.val_split.reset();
+  auto images = std::make_unique<Images>(home, std::move(names), split, of_images);
   const bool tells_unused = !unused.empty() && !bare;
   options.tell(
       fmt::format("{}, to {} on{}{}{}{}", images->description(), trains ? "train" : "evaluate",

@@ -9,6 +9,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/config/option_values.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/weights/weights_file.hpp"
 #include "ringtrain/model/zoo.hpp"
@@ -199,6 +200,19 @@ std::string text_in(const std::string& config, const char* key) {
   return object[key].get<std::string>();
 }
 
+std::optional<config::ValSplit> val_split_in(const std::string& config) try {
+  const std::string text = text_in(config, "val-split");
+  return text.empty() ? std::nullopt : std::optional(config::val_split_value().read(text));
+} catch (const BadValue&) {
+  return std::nullopt;
+}
+
+// As a configuration has it.
+std::string val_split_text(const std::optional<config::ValSplit>& split) {
+  if (!split) return "";
+  return nlohmann::json{{"val-split", config::val_split_value().write(*split)}}.dump();
+}
+
 bool may_have_imagenet_labels(const config::Options& o) {
   const std::vector<std::string> built_in = model::model_names();
   return std::ranges::count(built_in, o.model) == 0 ||
@@ -252,6 +266,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
                       .identity = identity.empty() ? m.model : identity,
                       .text = m.network,
                       .class_names = io::class_names_in(m.class_names),
+                      .val_split = val_split_in(m.config),
                       .hash = m.model_hash,
                       .named = named,
                       .goes_on = goes_on};
@@ -268,6 +283,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                  {"identity", network->identity},
                  {"text", network->text},
                  {"class_names", io::class_names_text(network->class_names)},
+                 {"config", val_split_text(network->val_split)},
                  {"hash", network->hash},
                  {"named", network->named},
                  {"goes_on", network->goes_on},
@@ -286,6 +302,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                       found["identity"],
                       found["text"],
                       io::class_names_in(found["class_names"].get<std::string>()),
+                      val_split_in(found["config"].get<std::string>()),
                       found["hash"],
                       found["named"],
                       found["goes_on"],

@@ -83,14 +83,28 @@ std::vector<std::string> wnids_of(const config::Options& o, const ModelSource& s
   return {};
 }
 
-io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
+// A training that goes on, or is evaluated, keeps its images: what it learned is not evaluated on.
+std::optional<io::ValSplit> keep_val_split(config::Options& o,
+                                           const std::optional<SavedNetwork>& saved) {
+  const bool required = o.val_split.has_value(), was_kept = saved && saved->val_split;
+  const bool same = !o.val_split || (was_kept && !o.val_split->seed &&
+                                     o.val_split->share == saved->val_split->share);
+  if (was_kept && same && (saved->goes_on || o.eval_only)) o.val_split = saved->val_split;
+  if (!o.val_split) return std::nullopt;
+  if (!o.val_split->seed) o.val_split->seed = o.seed;
+  return io::ValSplit{o.val_split->share, *o.val_split->seed, required};
+}
+
+io::DatasetOptions dataset_options(RunPlan& plan, const DataToOpen& how) {
   const auto& [source, saved, tell, progress] = how;
+  const auto val_split = keep_val_split(plan.options, saved);
   const config::Options& o = plan.options;
   io::DatasetOptions data{.cache_folder = cache_folder(),
                           .threads = plan.data_threads,
                           .tell = tell,
                           .progress = progress};
   if (saved) data.class_names = saved->class_names;
+  data.val_split = val_split;
   data.only_evaluated = o.eval_only;
   data.wnids = wnids_of(o, source, saved);
   if (o.data != "synthetic" && o.val_data != "synthetic") return data;
@@ -103,11 +117,7 @@ io::DatasetOptions dataset_options(const RunPlan& plan, const DataToOpen& how) {
 
 std::vector<std::string> names_in_file(const std::string& file, std::size_t classes) {
   const std::string option = "--class-names " + brief(file);
-  std::vector<std::string> names;
-  for (std::string& line : split(read_small_file(file, option), '\n')) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) names.push_back(std::move(line));
-  }
+  std::vector<std::string> names = lines_in(read_small_file(file, option));
   if (names.size() == classes) return names;
   throw Error(Exit::usage, option,
               fmt::format("holds {} names, a line each, but the network has {} classes",

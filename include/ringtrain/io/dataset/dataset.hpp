@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,13 @@ class Dataset {
 
 enum class Split { training, evaluation };
 
+/// Divides the images of each class between training and evaluation, by a hash of their names.
+struct ValSplit {
+  double share = 0;  ///< of the evaluation; at least one image of a class that has two
+  std::uint64_t seed = 0;
+  bool required = false;  ///< refused where the data have a part for evaluation, or are others
+};
+
 struct DatasetOptions {
   /// What `synthetic` makes; the other kinds know their own.
   Extent extent{32, 32};
@@ -72,6 +80,8 @@ struct DatasetOptions {
   /// Of images:DIR and records:DIR whose classes are all called as WordNet's nouns (n and eight
   /// digits): the names by label, whatever classes there are; none: its own.
   std::vector<std::string> wnids = {};
+  /// Of images:DIR whose classes lie in DIR itself, or in train/ alone: what is evaluated on.
+  std::optional<ValSplit> val_split = {};
   /// The evaluation is of another data set than the training: class_names are the training's, and
   /// images may also lie in DIR/<class>/.
   bool elsewhere = false;
@@ -90,10 +100,11 @@ struct DatasetOptions {
 /// not the directory of one. Reads no file.
 void expect_kind_of_data(std::string_view spec);
 
-/// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR`, `tfrecord:DIR` or `records:DIR`.
-/// Throws Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data
-/// that cannot be trained on. Reads no file of another split, but for the class names. Null for the
-/// evaluation split of data that have none. An evaluation needs no training part beside it.
+/// Opens `synthetic`, `shapes`, `cifar10:DIR`, `mnist:DIR`, `images:DIR`, `tfrecord:DIR` or
+/// `records:DIR`. Throws Error(Exit::usage) for a specification that names nothing,
+/// Error(Exit::data) for data that cannot be trained on. Reads no file of another split, but for
+/// the class names. Null for the evaluation split of data that have none. An evaluation needs no
+/// training part beside it.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
 

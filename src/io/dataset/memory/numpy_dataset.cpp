@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "io/dataset/datasets.hpp"
+#include "io/dataset/memory/grey_reader.hpp"
 #include "io/files/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
@@ -72,6 +73,7 @@ class NumpyImages final : public Dataset {
   const std::vector<std::string>& class_names() const override { return names_; }
   int label(std::uint64_t) const override { return -1; }
   std::unique_ptr<SampleReader> reader() const override {
+    if (grey_) return std::make_unique<GreyReader<NumpyImages>>(*this);
     return std::make_unique<MemoryReader<NumpyImages>>(*this);
   }
   std::string description() const override { return description_; }
@@ -80,11 +82,15 @@ class NumpyImages final : public Dataset {
     const std::size_t bytes = extent_.pixels() * Image::channels;
     return {extent_, std::span(pixels_).subspan(sample * bytes, bytes)};
   }
+  GreyView grey(std::uint64_t sample) const {
+    return {extent_, std::span(pixels_).subspan(sample * extent_.pixels(), extent_.pixels())};
+  }
 
  private:
   const std::vector<std::string> names_;
   std::vector<std::uint8_t> pixels_;
   Extent extent_;
+  bool grey_ = false;
   std::uint64_t count_ = 0, manifest_ = 0;
   std::string description_;
 };
@@ -115,13 +121,10 @@ NumpyImages::NumpyImages(const std::string& path, const DatasetOptions& options)
   manifest_ = hash_bytes(std::as_bytes(std::span(pixels_)));
   pixels_.erase(pixels_.begin(), pixels_.begin() + static_cast<std::ptrdiff_t>(header->bytes));
   count_ = shape[0];
+  grey_ = channels == 1;
   extent_ = {static_cast<int>(shape[1]), static_cast<int>(shape[2])};
   description_ = fmt::format("{} of {}x{} in {}", plural(count_, "image"), extent_.height,
                              extent_.width, printable(path));
-  if (channels == Image::channels) return;
-  pixels_.resize(held * Image::channels);  // grey levels, from the last one on
-  for (std::size_t i = held; i-- > 0;)
-    std::fill_n(&pixels_[i * Image::channels], Image::channels, std::uint8_t(pixels_[i]));
 }
 
 }  // namespace

@@ -1,4 +1,9 @@
+#include <fmt/core.h>
 #include <sys/stat.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
@@ -421,4 +426,56 @@ TEST_CASE("images: an evaluation elsewhere has the training's labels, and needs 
     CHECK(images->label(0) == 1);
   }
   CHECK_FALSE(open(bare, Split::evaluation));
+}
+
+namespace {
+
+/// Labels and names of a part, by --val-split 0.25.
+std::set<std::string> part(const TempDirectory& home, Split split, std::uint64_t seed = 1) {
+  const auto data = open_dataset("images:" + home.path().native(), split,
+                                 {.val_split = ValSplit{0.25, seed, true}});
+  std::set<std::string> names;
+  for (std::uint64_t i = 0; data && i < data->size(); ++i)
+    names.insert(fmt::format("{} {}", data->class_names()[data->label(i)], data->name(i)));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("images: --val-split divides each class, by names and seed alone") {
+  const TempDirectory home;
+  const auto add = [&](const std::string& file) {
+    write_file(home.path() / file, encode_png(small_picture));
+  };
+  for (int i = 0; i < 40; ++i) add(fmt::format("cat/{:02}.png", i));
+  for (const char* file : {"dog/a.png", "dog/inner/b.png", "one/only.png"}) add(file);
+  const auto training = part(home, Split::training), evaluation = part(home, Split::evaluation);
+
+  CHECK(training.size() == 30 + 1 + 1);
+  CHECK(evaluation.size() == 10 + 1);
+  std::set<std::string> both = training;
+  both.insert(evaluation.begin(), evaluation.end());
+  CHECK(both.size() == 43);
+  CHECK(part(home, Split::evaluation) == evaluation);
+  CHECK(part(home, Split::evaluation, 2) != evaluation);
+
+  add("cat/99.png");  // of 41 the same ten, or nine of them and the new one
+  std::vector<std::string> kept;
+  std::ranges::set_intersection(evaluation, part(home, Split::evaluation),
+                                std::back_inserter(kept));
+  CHECK(kept.size() >= 10);
+}
+
+TEST_CASE("images: --val-split is refused where the data have an evaluation, unless it was kept") {
+  const TempDirectory home;
+  for (const char* file : {"train/a/1.png", "val/a/2.png"})
+    write_file(home.path() / file, encode_png(small_picture));
+  const auto open_with = [&](std::string_view spec, bool required) {
+    return open_dataset(spec, Split::evaluation, {.val_split = ValSplit{0.5, 1, required}});
+  };
+  const std::string images = "images:" + home.path().native();
+
+  CHECK(error_of([&] { open_with(images, true); })->code() == Exit::usage);
+  CHECK(error_of([&] { open_with("shapes", true); })->code() == Exit::usage);
+  CHECK(open_with(images, false)->size() == 1);
 }

@@ -30,7 +30,7 @@ model::Graph published_network(int classes, bool gamma = true, int channels = 4)
 
 std::vector<std::string> start_from(SmallTraining& training, const std::string& name,
                                     Heads heads = Heads::may_differ) {
-  return init_from(home / name, heads, training.graph,
+  return init_from(home / name, config::Weights::automatic, heads, training.graph,
                    {training.state, *training.communicator, training.session});
 }
 

@@ -31,8 +31,9 @@ model::Graph with_multiplied_head(int classes) {
 std::string start_from(SmallTraining& training, const std::filesystem::path& file,
                        Heads heads = Heads::may_differ) {
   std::string said;
-  for (const std::string& line : init_from(
-           file, heads, training.graph, {training.state, *training.communicator, training.session}))
+  for (const std::string& line :
+       init_from(file, config::Weights::automatic, heads, training.graph,
+                 {training.state, *training.communicator, training.session}))
     said += line + "\n";
   return said;
 }

@@ -1,0 +1,67 @@
+// Any bytes as an array of images: a data set whose labels and images are in range, or refused with
+// Error. The first byte says what of: even, one of numpy.save(); odd, MNIST's images, with labels
+// beside them.
+#include <filesystem>
+#include <fstream>
+
+#include "io/dataset/datasets.hpp"
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+namespace fs = std::filesystem;
+
+namespace {
+
+void expect(bool kept) {
+  if (!kept) __builtin_trap();
+}
+
+void write(const fs::path& path, std::span<const std::uint8_t> bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+/// In memory, for as long as the process lives.
+struct Folder {
+  fs::path path = fs::path("/dev/shm") / ("arrays_fuzz." + std::to_string(::getpid()));
+  Folder() { fs::create_directory(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+void read_all(const io::Dataset& data) {
+  const auto reader = data.reader();
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(data.size(), 100); ++i) {
+    expect(data.label(i) >= -1 && data.label(i) < data.classes());
+    const io::Extent extent = reader->open(i);
+    expect(reader->pixels({.extent = extent}).pixels.pixels.size() == 3 * extent.pixels());
+  }
+}
+
+std::unique_ptr<io::Dataset> open(const fs::path& folder, std::uint8_t kind,
+                                  std::span<const std::uint8_t> bytes) {
+  if (kind % 2 == 0) {
+    write(folder / "a.npy", bytes);
+    return io::open_numpy((folder / "a.npy").native(), {.class_names = {"a"}});
+  }
+  const std::size_t count = kind / 2;
+  const auto size = static_cast<std::uint8_t>(count);
+  std::vector<std::uint8_t> labels{0, 0, 8, 1, 0, 0, 0, size};
+  labels.resize(labels.size() + count, 9);
+  write(folder / "train-labels-idx1-ubyte", labels);
+  write(folder / "train-images-idx3-ubyte", bytes);
+  return io::open_mnist(folder.native(), io::Split::training, nullptr);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  static const Folder folder;
+  if (size == 0) return 0;
+  try {
+    read_all(*open(folder.path, bytes[0], {bytes + 1, size - 1}));
+  } catch (const Error& refused) {
+    expect(refused.code() == Exit::data);
+  }
+  return 0;
+}

@@ -13,10 +13,10 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
+#include "train/evaluation/evaluator.hpp"
+#include "train/evaluation/predictor.hpp"
 #include "train/hooks/hooks.hpp"
 #include "train/hooks/speed_hook.hpp"
-#include "train/loop/evaluator.hpp"
-#include "train/loop/predictor.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/loop/unreadable_samples.hpp"
 
@@ -118,8 +118,19 @@ int TrainingRun::evaluate_only() {
   }
   log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank());
   LogHook logger({.run = run_, .log = *log_});
-  Evaluator evaluator({run_, engine_, control_}, {&control_, &logger});
+  ClassAccount classes;
+  const bool tells_classes = !options().report.empty() || !options().metrics.empty();
+  Evaluator evaluator({.run = run_,
+                       .engine = engine_,
+                       .control = control_,
+                       .classes = tells_classes ? &classes : nullptr},
+                      {&control_, &logger});
   evaluator.evaluate_at(start_.position);
+  const bool whole = evaluator.evaluated_step() == start_.position.step && !control_.failure();
+  if (tells_classes && whole)
+    if (const auto record = class_record(classes, static_cast<std::int64_t>(start_.position.step),
+                                         *run_.plan.evaluation, run_.session))
+      run_.output.write(*record);
   note_ending(start_.position);
   return control_.exit_code();
 }

@@ -31,6 +31,7 @@ with tempfile.TemporaryDirectory() as folder:
     os.environ["XDG_CACHE_HOME"] = folder
     job("--model", "mlp", "--epochs", "1", "--checkpoint-dir", "saved", "--checkpoint-every", "30", "--keep-best", "loss")
     job("--model", "mlp", "--steps", "200", "--checkpoint-dir", "saved", "--baseline", "--eval-every", "0")
+    job("--eval-only", "--checkpoint-dir", "saved", "--report", "classes.html")
     records = [json.loads(line) for line in open("m.jsonl", encoding="utf-8")]
 
 bad = 0
@@ -43,12 +44,19 @@ for record in records:
         print(f"wrong: {fault} in {json.dumps(record)[:300]}")
         bad = 1
 met = {record["kind"] for record in records}
-for kind in sorted({"start", "step", "eval", "checkpoint", "baseline", "end"} - met):
+for kind in sorted({"start", "step", "eval", "classes", "checkpoint", "baseline", "end"} - met):
     print(f"wrong: no record {kind}")
     bad = 1
-if len({record["run"] for record in records}) != 2:
-    print("wrong: two runs have not two names")
+if len({record["run"] for record in records}) != 3:
+    print("wrong: three runs have not three names")
     bad = 1
+for classes, evaluation in ((r, e) for r in records if r["kind"] == "classes" for e in records if e["kind"] == "eval" and e["run"] == r["run"]):
+    if sum(c["right"] for c in classes["classes"]) != round(evaluation["top1"] * evaluation["examples"]):
+        print("wrong: the classes' right ones are not the evaluation's")
+        bad = 1
+    if sum(examples for _, _, examples in classes["confusions"]) != evaluation["examples"]:
+        print("wrong: the confusions are not of all images")
+        bad = 1
 for removed in ("time", "run", "kind"):
     if validator.is_valid({key: value for key, value in records[-1].items() if key != removed}):
         print(f"wrong: a record without {removed} passes")

@@ -7,6 +7,7 @@
 //
 // Collective: only what gathers timelines. Rank 0 speaks; the others show events only.
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -94,6 +95,54 @@ struct EvalRecord {
   std::optional<BestEvaluation> best = {};  ///< this one, or one before
 };
 
+/// What an evaluation came to class by class. Images that could not be read are not among them.
+struct ClassRecord {
+  struct Class {
+    std::string name;
+    /// With this label; taken for it; both.
+    std::int64_t examples = 0, predicted = 0, right = 0;
+
+    /// 0 where there is nothing to divide by, as scikit-learn has it.
+    double precision() const { return predicted > 0 ? double(right) / double(predicted) : 0; }
+    double recall() const { return examples > 0 ? double(right) / double(examples) : 0; }
+    double f1() const {
+      return examples + predicted > 0 ? 2 * double(right) / double(examples + predicted) : 0;
+    }
+  };
+  /// Images of one class that were taken for one class, perhaps the same.
+  struct Confusion {
+    int label = 0, predicted = 0;
+    std::int64_t examples = 0;
+  };
+  /// Images that the network was about as sure of.
+  struct Confidence {
+    std::int64_t examples = 0;
+    double confidence = 0, accuracy = 0;  ///< means
+  };
+  struct Image {
+    std::string name, label, predicted;
+    double probability = 0;  ///< of what was predicted
+    double loss = 0;
+    std::string png = {};  ///< the image, small; empty: it cannot be shown
+  };
+  std::int64_t step = 0;
+  std::vector<Class> classes = {};           ///< by label
+  std::vector<Confusion> confusions = {};    ///< by label and prediction, none of no images
+  std::vector<Confidence> confidences = {};  ///< parts of 0..1 of equal width
+  std::vector<Image> worst = {};             ///< of the largest losses
+
+  /// The mean difference between confidence and accuracy (ECE: Guo et al. 2017,
+  /// arXiv:1706.04599).
+  double calibration_error() const {
+    double error = 0, examples = 0;
+    for (const Confidence& c : confidences) {
+      error += double(c.examples) * std::abs(c.confidence - c.accuracy);
+      examples += double(c.examples);
+    }
+    return examples > 0 ? error / examples : 0;
+  }
+};
+
 /// A checkpoint that is durable.
 struct CheckpointRecord {
   std::int64_t step = 0;
@@ -122,7 +171,7 @@ struct EndRecord {
 };
 
 /// One of them; ScalingResult is of --baseline.
-using Record = std::variant<StartRecord, StepRecord, EvalRecord, CheckpointRecord, EventRecord,
-                            ScalingResult, ScalingForecast, EndRecord>;
+using Record = std::variant<StartRecord, StepRecord, EvalRecord, ClassRecord, CheckpointRecord,
+                            EventRecord, ScalingResult, ScalingForecast, EndRecord>;
 
 }  // namespace ringtrain::metrics

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "metrics/sinks/html_text.hpp"
 #include "metrics/sinks/run_history.hpp"
 #include "report_assets.hpp"
 #include "ringtrain/metrics/log_text.hpp"
@@ -19,19 +20,6 @@ namespace ringtrain::metrics {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// `text` for HTML, in which it means nothing but itself.
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const std::string_view special = "&<>\"'";
-    if (special.find(c) == special.npos)
-      safe += c;
-    else
-      safe += fmt::format("&#{};", int(c));
-  }
-  return safe;
-}
 
 // As many digits as a plot can show.
 double rounded(double value) {
@@ -243,6 +231,13 @@ std::string report_page(const RunHistory& run, const std::string& written) {
       "</select></label><label>other reports to compare with<input id=\"add\" type=\"file\" "
       "accept=\".html\" multiple></label><span id=\"refused\"></span>"
       "<span>drag to zoom, click twice to see all</span></form>";
+  // What an evaluation alone has no lines for is there, but not seen: the script looks for it.
+  const bool trains = !run.steps.empty() || !run.classes;
+  const std::string plots_of_speed =
+      trains ? std::string(choices) + "<h2>Speed</h2><div id=\"speed\"></div>"
+             : "<div hidden>" + std::string(choices) + "<div id=\"speed\"></div>";
+  const std::string plots_of_learning =
+      trains ? "<h2>Learning</h2><div id=\"learning\"></div>" : "<div id=\"learning\"></div></div>";
   const std::set<std::string> hosts(run.start.hosts.begin(), run.start.hosts.end());
   return fmt::format(
              "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
@@ -251,10 +246,9 @@ std::string report_page(const RunHistory& run, const std::string& written) {
              escaped(model_of(run)), report_style, ranks_text(run.start.ranks),
              escaped(fmt::format("{}", fmt::join(hosts, ", "))), run.end ? "ended" : "as of",
              escaped(written)) +
-         tiles(run) + choices + "<h2>Speed</h2><div id=\"speed\"></div>" + ranks(run) +
-         scaling(run) + links(run) + "<h2>Learning</h2><div id=\"learning\"></div>" + figures(run) +
-         checkpoints(run) + events(run) + configuration(run) + data_of(run) +
-         fmt::format("<script>{}</script></html>\n", report_script);
+         tiles(run) + plots_of_speed + ranks(run) + scaling(run) + links(run) + plots_of_learning +
+         figures(run) + class_page(run) + checkpoints(run) + events(run) + configuration(run) +
+         data_of(run) + fmt::format("<script>{}</script></html>\n", report_script);
 }
 
 }  // namespace ringtrain::metrics

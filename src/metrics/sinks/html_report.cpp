@@ -43,6 +43,10 @@ class Report final : public RecordSink {
     run_.evaluations.push_back({watch_.elapsed(), record});
     publish();
   }
+  void keep(const ClassRecord& record) {
+    run_.classes = record;
+    publish();
+  }
   void keep(const CheckpointRecord& record) {
     run_.checkpoints.push_back({watch_.elapsed(), record});
   }

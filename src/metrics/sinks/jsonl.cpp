@@ -162,6 +162,25 @@ Json json_of(const EvalRecord& r) {
   return record;
 }
 
+Json json_of(const ClassRecord& r) {
+  Json record = {{"kind", "classes"},
+                 {"step", r.step},
+                 {"calibration_error", nine_digits(r.calibration_error())},
+                 {"classes", Json::array()},
+                 {"confusions", Json::array()}};
+  for (const ClassRecord::Class& c : r.classes)
+    record["classes"].push_back({{"name", c.name},
+                                 {"examples", c.examples},
+                                 {"predicted", c.predicted},
+                                 {"right", c.right},
+                                 {"precision", nine_digits(c.precision())},
+                                 {"recall", nine_digits(c.recall())},
+                                 {"f1", nine_digits(c.f1())}});
+  for (const ClassRecord::Confusion& c : r.confusions)
+    record["confusions"].push_back({c.label, c.predicted, c.examples});
+  return record;
+}
+
 Json json_of(const CheckpointRecord& r) {
   return {{"kind", "checkpoint"},
           {"step", r.step},

@@ -135,6 +135,7 @@ class TensorBoard final : public RecordSink {
       add(summary, "evaluation/loss", record.loss);
     });
   }
+  void put(const ClassRecord&) {}
   void put(const CheckpointRecord& record) {
     const std::int64_t step = std::exchange(step_, record.step);
     tell([&](events::Summary& summary) {

@@ -1,4 +1,4 @@
-#include "train/loop/predictor.hpp"
+#include "train/evaluation/predictor.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/loader/loader.hpp"
-#include "train/loop/predictions.hpp"
+#include "train/evaluation/predictions.hpp"
 
 namespace ringtrain::train {
 namespace {

@@ -1,10 +1,17 @@
 #pragma once
+// Room `train/evaluation`: what is done with weights but train them. The Evaluator judges them over
+// a data set, a ClassAccount class by class; predict() tells the classes of images.
+//
+// Thread: main. Collective: ranks divide the images, and rank 0 speaks.
+//
+// An image that cannot be read counts for nothing.
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "train/engine/engine.hpp"
+#include "train/evaluation/class_account.hpp"
 #include "train/loop/hook.hpp"
 #include "train/loop/stop_control.hpp"
 #include "train/plan/run_context.hpp"
@@ -20,6 +27,7 @@ class Evaluator {
     StopControl& control;
     /// Called before this rank ends the job with what it alone has met. Empty: nothing to do.
     std::function<void()> before_abort = {};
+    ClassAccount* classes = nullptr;  ///< counts them; null: nobody does
   };
   /// All of it outlives the evaluator.
   Evaluator(const Parts& parts, std::vector<Hook*> hooks)

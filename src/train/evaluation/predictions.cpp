@@ -1,4 +1,4 @@
-#include "train/loop/predictions.hpp"
+#include "train/evaluation/predictions.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "train/loop/evaluator.hpp"
+#include "train/evaluation/evaluator.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,6 +93,7 @@ Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::Ste
       sums[1] += result.top1;
       sums[2] += result.top5;
       sums[3] += result.samples;
+      if (parts.classes != nullptr) parts.classes->add(*batch, program.logits());
     }
     progress.enter(metrics::Phase::ranks);  // once, so that a wait without end is seen to be one
     while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));

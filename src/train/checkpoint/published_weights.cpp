@@ -7,10 +7,10 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <variant>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/model/torch_state.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -18,27 +18,6 @@ namespace {
 using Extents = std::vector<std::uint64_t>;
 
 constexpr std::size_t most_misfits = 3, most_channels = 1'000'000;
-
-/// How the numbers of a row lie: channels x pixels in torch, pixels x channels here.
-struct RowLayout {
-  std::size_t channels = 1, pixels = 1;
-};
-
-/// The rows that differ, by the name of the parameter: of convolutions, and of layers behind a
-/// flattened image.
-std::map<std::string, RowLayout> row_layouts(const model::Graph& graph) {
-  std::map<std::string, RowLayout> layouts;
-  for (const model::Parameter& parameter : graph.parameters)
-    if (const auto& dims = parameter.dims; dims.size() == 4)
-      layouts[parameter.name] = {dims[3], dims[1] * dims[2]};
-  for (const model::Node& node : graph.nodes)
-    if (const auto* layer = std::get_if<model::MatrixProduct>(&node.operation)) {
-      const compute::Shape& x = graph.tensors[node.inputs[0]];
-      layouts[graph.parameters[layer->w].name] = {std::size_t(x.channels),
-                                                  std::size_t(x.height) * x.width};
-    }
-  return layouts;
-}
 
 /// The shape that torch gives a tensor of ours.
 Extents torch_shape(const Extents& ours) {
@@ -54,14 +33,6 @@ Extents without_trailing_ones(Extents shape) {
 
 bool fits(const io::TensorInfo& theirs, const Extents& needed) {
   return without_trailing_ones(theirs.shape) == without_trailing_ones(needed);
-}
-
-void to_our_layout(const std::vector<float>& theirs, RowLayout row, std::span<float> ours) {
-  const std::size_t size = row.channels * row.pixels;
-  for (std::size_t first = 0; first < ours.size(); first += size)
-    for (std::size_t c = 0; c < row.channels; ++c)
-      for (std::size_t p = 0; p < row.pixels; ++p)
-        ours[first + p * row.channels + c] = theirs[first + c * row.pixels + p];
 }
 
 bool is_loaded(const io::TensorInfo& info) { return io::is_weight(info) || io::is_statistic(info); }
@@ -86,7 +57,7 @@ class PublishedReader {
         state_(state),
         network_(names_of(state)),
         names_(network_names(file.tensors(), network_)),
-        layouts_(row_layouts(graph)),
+        layouts_(model::row_layouts(graph)),
         used_(names_.size(), false) {
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (const auto [first, is_new] = places_.emplace(names_[i], i); !is_new)
@@ -121,7 +92,7 @@ class PublishedReader {
   const TrainingState& state_;
   const std::set<std::string> network_;
   const std::vector<std::string> names_;  // in the network, by tensor of the file
-  const std::map<std::string, RowLayout> layouts_;
+  const std::map<std::string, model::RowLayout> layouts_;
   std::map<std::string, std::size_t> places_;
   std::vector<bool> used_;
   std::size_t weights_ = 0, statistics_ = 0, counters_ = 0, ones_ = 0;
@@ -144,8 +115,9 @@ void PublishedReader::take(const io::TensorPlace& place, std::vector<std::vector
   file_.read(found->second, theirs);
   require_finite(found->second, theirs);
   const auto layout = layouts_.find(name);
-  const RowLayout row = layout == layouts_.end() ? RowLayout{} : layout->second;
-  to_our_layout(theirs, row, std::span(values[place.buffer]).subspan(place.offset, theirs.size()));
+  const model::RowLayout row = layout == layouts_.end() ? model::RowLayout{} : layout->second;
+  model::from_torch_layout(theirs, row,
+                           std::span(values[place.buffer]).subspan(place.offset, theirs.size()));
   used_[found->second] = true;
   if (!average) ++(io::is_weight(place.info) ? weights_ : statistics_);
 }

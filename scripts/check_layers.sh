@@ -44,6 +44,7 @@ declare -A may_use=(
   [metrics/trace]="allreduce/mpi base host metrics/scaling"
   [model]="base compute"
   [model/model_file]="base model"
+  [model/onnx]="base compute model"
   [model/passes]="compute model"
   [monitor]="base metrics metrics/reporter metrics/scaling metrics/trace monitor/telemetry"
   [monitor/channel]="allreduce/mpi base host monitor"

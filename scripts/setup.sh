@@ -29,6 +29,7 @@ full=(bash-static debootstrap dropbear-bin slurm-wlm slurm-wlm-basic-plugins mun
 all=("clang-tidy-$clang" clang-format buildah "$chromium")
 # Of PyPI, for tests only: readers of our files that are not ours.
 venv=build/venv venv_packages="tensorboard h5py xxhash" full_venv_packages="kubernetes-validate"
+onnx_packages="onnx onnxruntime"  # in $venv/onnx, as they want another NumPy than the system's PyTorch
 
 wanted=("${build[@]}" "${tests[@]}")
 dry_run=no cuda=()
@@ -70,14 +71,14 @@ for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$status" = installed ] || missing+=("$package")
 done
-[ -z "$venv" ] || [[ "$(cat "$venv/installed" 2>/dev/null) " != "$venv_packages "* ]] || venv=''  # or has more
+[ -z "$venv" ] || [[ "$(cat "$venv/installed" 2>/dev/null) " != "$onnx_packages $venv_packages "* ]] || venv=''  # or has more
 if [ ${#missing[@]} -eq 0 ] && [ -z "$venv" ]; then
   echo "setup: all ${#wanted[@]} packages are installed"
   exit 0
 fi
 if [ $dry_run = yes ]; then
   [ ${#missing[@]} -eq 0 ] || echo "setup: would install with apt-get: ${missing[*]}"
-  [ -z "$venv" ] || echo "setup: would install with pip into $venv: $venv_packages"
+  [ -z "$venv" ] || echo "setup: would install with pip into $venv: $venv_packages $onnx_packages"
   exit 0
 fi
 
@@ -86,11 +87,14 @@ if [ ${#missing[@]} -gt 0 ]; then
   scripts/install_packages.sh "${missing[@]}"
 fi
 if [ -n "$venv" ]; then
-  echo "setup: installing with pip into $venv: $venv_packages"
+  echo "setup: installing with pip into $venv: $venv_packages $onnx_packages"
   rm -rf "$venv"
   /usr/bin/python3 -m venv --system-site-packages "$venv"  # the system's Python has PyTorch
   # shellcheck disable=SC2086
   "$venv/bin/pip" install -q --disable-pip-version-check --only-binary :all: $venv_packages
-  echo "$venv_packages" >"$venv/installed"
+  /usr/bin/python3 -m venv "$venv/onnx"
+  # shellcheck disable=SC2086
+  "$venv/onnx/bin/pip" install -q --disable-pip-version-check --only-binary :all: $onnx_packages
+  echo "$onnx_packages $venv_packages" >"$venv/installed"
 fi
 echo "setup: done"

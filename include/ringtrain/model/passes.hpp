@@ -18,6 +18,10 @@ enum class BatchNorms { each_rank, all_ranks };
 /// schedule: Backend::supports.
 using Supports = std::function<bool(const compute::Schedule&, const compute::Step&)>;
 
+/// By node, whether `mode` needs it: without training, only those that a head other than an
+/// auxiliary one reaches.
+std::vector<bool> needed_nodes(const Graph& graph, Mode mode);
+
 /// The forward steps of `graph` for `batch` samples, one step an operation. Evaluation and
 /// prediction read running statistics and leave out dropout and auxiliary heads with all that only
 /// feeds them.

@@ -4,9 +4,7 @@
 #include "ringtrain/model/passes.hpp"
 
 namespace ringtrain::model {
-namespace {
 
-// Which nodes the evaluation needs: those that a head other than an auxiliary one reaches.
 std::vector<bool> needed_nodes(const Graph& graph, Mode mode) {
   std::vector<bool> node_needed(graph.nodes.size()), tensor_needed(graph.tensors.size());
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
@@ -20,6 +18,8 @@ std::vector<bool> needed_nodes(const Graph& graph, Mode mode) {
   }
   return node_needed;
 }
+
+namespace {
 
 class Lowering {
  public:

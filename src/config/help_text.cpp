@@ -14,11 +14,12 @@ namespace {
 constexpr std::size_t page_width = 80, page_indent = 29;
 constexpr std::string_view summary =
     "trains an image classifier, data-parallel over all ranks of one MPI job";
-constexpr std::array<std::string_view, 6> usages = {
+constexpr std::array<std::string_view, 7> usages = {
     "mpirun -np N train [OPTION]...",
     "train --model list | --model NAME --print-model | --inspect FILE.h5|DIR",
     "train --print-config | --version",
     "train --predict PATH... --init-from FILE [--output FILE.csv]",
+    "train --init-from FILE --export FORMAT FILE",
     "train --pack DIR OUT [--pack-short-side N]",
     "train --emit-sbatch nodes=N,... [OPTION]... > JOB; sbatch JOB",
 };
@@ -164,6 +165,7 @@ std::string zsh_entry(const OptionEntry& entry) {
     action = "_files -/";
   std::string spec = fmt::format("{}:{}:{}'", described, quoted(entry.argument, "\\:"), action);
   if (entry.argument == "DIR OUT") spec.insert(spec.size() - 1, ":OUT:_files -/");
+  if (entry.argument.ends_with(" FILE")) spec.insert(spec.size() - 1, ":FILE:_files");
   return spec;
 }
 

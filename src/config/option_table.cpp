@@ -324,6 +324,16 @@ void add_files(Table& t, Request& r) {
       {"inspect", "FILE.h5|DIR",
        "verify and describe a checkpoint; DIR: say which one --resume auto takes, and why", "none"},
       any_text());
+  t.add(r.exported.file,
+        {.name = "export",
+         .argument = choice<ExportFormat>() + " FILE",
+         .description = "write --init-from's network for other programs (docs/guide/export.md)",
+         .unset = "none"},
+        any_text());
+  t.flag(r.exported.fold_batch_norm, "fold-batchnorm",
+         "with --export onnx: BatchNorms become part of convolutions");
+  t.flag(r.exported.uint8_input, "uint8-input",
+         "with --export onnx: take uint8 pixels, normalise them");
   t.flag(r.version, "version", "print version, commit and the libraries' versions");
   t.flag(r.json, "json", "with --version: as JSON");
   t.flag(r.man_page, "man-page", "print the manual page, for man -l -");

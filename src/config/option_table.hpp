@@ -17,6 +17,7 @@ struct Request {
   std::string config = {}, inspect = {};
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
+  Export exported = {};
   std::optional<SlurmResources> batch_job = {};
   bool print_config = false, print_model = false, version = false, json = false, man_page = false;
   bool help = false;

@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "config/option_table.hpp"
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/model_file.hpp"
 
 namespace ringtrain::config {
@@ -34,6 +36,12 @@ class FileReader final : public CLI::ConfigTOML {
   const std::string& file_;
 };
 
+ExportFormat export_format(const std::string& word) try {
+  return enumerator<ExportFormat>().read(word);
+} catch (const BadValue& bad) {
+  throw usage_error("--export " + word, bad.what());
+}
+
 class Parser {
  public:
   explicit Parser(const std::function<void(const std::string&)>& before_reading);
@@ -55,6 +63,7 @@ class Parser {
   void check_tuning() const;
   void check_sharding() const;
   void check_checkpoint_options() const;
+  void check_export() const;
   void check_supervised() const;
 
   std::vector<std::string> words_;
@@ -68,7 +77,8 @@ Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
   app_.set_help_flag();  // ours is printed before anything else is looked at
   app_.allow_extras();
   for (const OptionEntry& entry : table_)
-    if (entry.name != "config" && entry.name != "pack" && entry.name != "predict") add(entry);
+    if (!std::ranges::count(std::array{"config", "export", "pack", "predict"}, entry.name))
+      add(entry);
   const auto set_pack = [this](const std::vector<std::string>& directories) {
     request_.pack_source = directories[0];
     request_.pack_target = directories[1];
@@ -83,6 +93,13 @@ Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
   app_.add_option_function<std::vector<std::string>>("--predict", set_predict)
       ->expected(1, -1)
       ->type_name("PATH...");
+  const auto set_export = [this](const std::vector<std::string>& words) {
+    request_.exported.format = export_format(words[0]);
+    request_.exported.file = words[1];
+  };
+  app_.add_option_function<std::vector<std::string>>("--export", set_export)
+      ->expected(2)
+      ->type_name("FORMAT FILE");
   app_.set_config("--config")->take_last()->check([this, before_reading](const std::string& path) {
     config_file_ = path;
     if (before_reading) before_reading(path);
@@ -271,6 +288,7 @@ void Parser::check_checkpoint_options() const {
        "auto looks for checkpoints in --checkpoint-dir DIR; add it, or name a file");
   need("init-from", o.resume.from != Resume::From::file,
        "starts a training, --resume FILE goes on with one; give one of them");
+  check_export();
   const bool loads = !o.init_from.empty() || o.resume.from == Resume::From::file ||
                      (saves && o.resume.from == Resume::From::newest);
   if (o.eval_only && !loads)
@@ -278,6 +296,13 @@ void Parser::check_checkpoint_options() const {
         o.predicts() ? "--predict" : "--eval-only",
         fmt::format("nothing to {}: add --checkpoint-dir DIR, --resume FILE or --init-from FILE",
                     o.predicts() ? "predict with" : "evaluate"));
+}
+
+void Parser::check_export() const {
+  need("export", !request_.options.init_from.empty(), "writes what --init-from FILE holds; add it");
+  const bool onnx = typed("export") && request_.exported.format == ExportFormat::onnx;
+  need("fold-batchnorm", onnx, "says how --export onnx FILE writes; add it");
+  need("uint8-input", onnx, "says how --export onnx FILE writes; add it");
 }
 
 // The supervisor gives ranks --restarts 0.
@@ -335,6 +360,8 @@ Command Parser::parse(int argc, const char* const* argv) try {
     return {.action = show_text,
             .text = sbatch_script(*job, request_.options, words_, program_to_start())};
   if (request_.options.plan) return {.action = plan, .options = request_.options};
+  if (typed("export"))
+    return {.action = write_export, .options = request_.options, .exported = request_.exported};
   check_supervised();
   return {.options = request_.options};
 } catch (const CLI::ParseError& failure) {

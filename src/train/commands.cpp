@@ -15,6 +15,7 @@
 #include "ringtrain/model/model_file.hpp"
 #include "ringtrain/train/run.hpp"
 #include "train/checkpoint/resume.hpp"
+#include "train/export/export.hpp"
 #include "train/plan/model_source.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/preflight/memory_report.hpp"
@@ -29,6 +30,11 @@ std::string grouped(std::size_t number) {
   return digits;
 }
 
+void print_line(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
 void run_pack(const config::Command& command) {
   const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   io::PackOptions options{command.pack_source, command.pack_target, command.pack_short_side};
@@ -37,10 +43,7 @@ void run_pack(const config::Command& command) {
     options.data.val_split = {o.val_split->share, o.val_split->seed.value_or(o.seed), true};
   options.data.cache_folder = cache_folder();
   options.data.threads = command.options.data_threads.value_or(cpus);
-  options.data.tell = [](const std::string& line) {
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
-  };
+  options.data.tell = print_line;
   io::pack(options);
 }
 
@@ -137,6 +140,9 @@ void run_local(const config::Command& command) {
       return;
     case config::Command::Action::pack:
       run_pack(command);
+      return;
+    case config::Command::Action::write_export:
+      export_network(command.options, command.exported, print_line);
       return;
     default:
       write_out(command.text);

@@ -74,6 +74,8 @@ inline constexpr std::array names_of<Weights> = {"auto", "raw", "ema"};
 template <>
 inline constexpr std::array names_of<Shell> = {"bash", "zsh", "fish"};
 template <>
+inline constexpr std::array names_of<ExportFormat> = {"onnx", "safetensors", "torch"};
+template <>
 inline constexpr std::array names_of<optim::OptimizerKind> = {
     "sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "lars"};
 

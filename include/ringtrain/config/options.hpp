@@ -54,6 +54,7 @@ struct ValSplit {
   double share = 0;
   std::optional<std::uint64_t> seed = {};  ///< of the choice; unset: the run's
 };
+enum class ExportFormat { onnx, safetensors, torch };
 
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
 struct CheckpointEvery {
@@ -185,16 +186,34 @@ struct Options {
   bool output_is_piped() const { return predicts() && output == "-"; }
 };
 
+/// What --export writes.
+struct Export {
+  ExportFormat format = ExportFormat::onnx;
+  std::string file = {};
+  bool fold_batch_norm = false;  ///< into the layers before them
+  bool uint8_input = false;      ///< normalises images itself
+};
+
 /// What one call of the program is to do. All but `train` are local: they need no other rank.
 struct Command {
-  enum class Action { train, show_text, list_models, print_model, inspect, plan, pack };
+  enum class Action {
+    train,
+    show_text,
+    list_models,
+    print_model,
+    inspect,
+    plan,
+    pack,
+    write_export
+  };
 
   Action action = Action::train;
-  Options options = {};      ///< of train, print_model, plan and pack
+  Options options = {};      ///< of train, print_model, plan, pack and write_export
   std::string text = {};     ///< of show_text: help, version or configuration, ready to print
   std::string inspect = {};  ///< the checkpoint file, or a folder of them
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
+  Export exported = {};
 
   bool is_local() const { return action != Action::train; }
 };

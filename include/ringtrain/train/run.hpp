@@ -23,7 +23,7 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
         const Stopwatch& since_start);
 
 /// Does what needs no other rank: --help, --version, --print-config, --model list, --print-model,
-/// --inspect, --plan, --pack.
+/// --inspect, --plan, --pack, --export.
 /// Prints to standard output; a failure leaves as an Error.
 void run_local(const config::Command& command);
 

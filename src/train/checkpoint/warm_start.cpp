@@ -147,37 +147,45 @@ void expect_some_format(const std::filesystem::path& path) {
 
 std::vector<std::string> start_from_checkpoint(const std::filesystem::path& path,
                                                config::Weights weights, Heads heads,
-                                               const model::Graph& graph, const StateToLoad& to) {
+                                               const model::Graph& graph,
+                                               const TrainingState& state, WorkProgress* progress) {
   expect_some_format(path);
-  const io::CheckpointFile file = io::CheckpointFile::open(path, to.progress);
+  const io::CheckpointFile file = io::CheckpointFile::open(path, progress);
   expect_weights(weights, file);
   file.verify();
-  Reading reading = read(file, weights, heads, graph, to.state);
-  add_unused(file, to.state, reading.misfits);
+  Reading reading = read(file, weights, heads, graph, state);
+  add_unused(file, state, reading.misfits);
   require_none(file, std::move(reading.misfits));
-  to.state.copy_from(reading.values);
+  state.copy_from(reading.values);
   return {told(file, weights, reading)};
 }
 
 std::vector<std::string> start_from_published(const std::filesystem::path& path, Heads heads,
-                                              const model::Graph& graph, const StateToLoad& to) {
-  const io::WeightsFile file = io::WeightsFile::open(path, to.progress);
+                                              const model::Graph& graph, const TrainingState& state,
+                                              WorkProgress* progress) {
+  const io::WeightsFile file = io::WeightsFile::open(path, progress);
   LooseTensors loose{auxiliary_of(graph), heads_of(graph)};
   if (heads == Heads::may_differ) loose.may_differ.insert(loose.heads.begin(), loose.heads.end());
-  PublishedReading reading = read_published(file, graph, loose, to.state);
-  to.state.copy_from(reading.values);
+  PublishedReading reading = read_published(file, graph, loose, state);
+  state.copy_from(reading.values);
   return std::move(reading.lines);
 }
 
 }  // namespace
 
+std::vector<std::string> load_weights(const std::filesystem::path& path, config::Weights weights,
+                                      Heads heads, const model::Graph& graph,
+                                      const TrainingState& state, WorkProgress* progress) {
+  return io::WeightsFile::is_one(path)
+             ? start_from_published(path, heads, graph, state, progress)
+             : start_from_checkpoint(path, weights, heads, graph, state, progress);
+}
+
 std::vector<std::string> init_from(const std::filesystem::path& path, config::Weights weights,
                                    Heads heads, const model::Graph& graph, const StateToLoad& to) {
   const auto& [state, communicator, session, progress] = to;
   std::vector<std::string> lines;
-  if (session.rank() == 0)
-    lines = io::WeightsFile::is_one(path) ? start_from_published(path, heads, graph, to)
-                                          : start_from_checkpoint(path, weights, heads, graph, to);
+  if (session.rank() == 0) lines = load_weights(path, weights, heads, graph, state, progress);
   const allreduce::MpiSession::Wait waiting = session.wait();
   for (std::size_t i = 0; i < state.buffers().size(); ++i)
     if (!state.has_shard(i) && !state.is_kept(i)) communicator.broadcast(state.buffers()[i], 0);

@@ -21,4 +21,10 @@ enum class Heads { must_fit, may_differ };
 std::vector<std::string> init_from(const std::filesystem::path& file, config::Weights weights,
                                    Heads heads, const model::Graph& graph, const StateToLoad& to);
 
+/// The same in this process alone, for no other rank. `progress` hears which file is read, and may
+/// be null.
+std::vector<std::string> load_weights(const std::filesystem::path& file, config::Weights weights,
+                                      Heads heads, const model::Graph& graph,
+                                      const TrainingState& state, WorkProgress* progress = nullptr);
+
 }  // namespace ringtrain::train

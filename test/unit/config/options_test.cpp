@@ -255,6 +255,25 @@ TEST_CASE("options: packing needs a source and a target, and no other rank") {
   CHECK_THAT(refusal("--pack a b --pack-short-side 15"), Contains("16 to 65500"));
 }
 
+TEST_CASE("options: exporting needs a format, a file and weights, and no other rank") {
+  const Command command = parse_line("--init-from a.h5 --export onnx b.onnx --uint8-input");
+
+  CHECK(command.action == Command::Action::write_export);
+  CHECK(command.is_local());
+  CHECK(command.options.init_from == "a.h5");
+  CHECK(command.exported.format == ExportFormat::onnx);
+  CHECK(command.exported.file == "b.onnx");
+  CHECK(command.exported.uint8_input);
+  CHECK(!command.exported.fold_batch_norm);
+  const std::string from = "--init-from a.h5 ";
+  CHECK(parse_line(from + "--export torch b").exported.format == ExportFormat::torch);
+  CHECK_THAT(refusal(from + "--export onnx"), Contains("--export") && Contains("At least 2"));
+  CHECK_THAT(refusal(from + "--export h5 b"), Contains("one of onnx, safetensors, torch"));
+  CHECK_THAT(refusal("--export onnx b"), Contains("--init-from FILE"));
+  CHECK_THAT(refusal("--fold-batchnorm"), Contains("--export onnx FILE"));
+  CHECK_THAT(refusal(from + "--export torch b --uint8-input"), Contains("--export onnx FILE"));
+}
+
 TEST_CASE("options: an unknown name is refused with the nearest one") {
   CHECK_THAT(refusal("--epcohs 90"), Contains("--epcohs") && Contains("--epochs"));
   CHECK_THAT(refusal("--final 3s"), Contains("did you mean --final-save-timeout?"));

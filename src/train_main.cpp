@@ -104,10 +104,14 @@ void explain_exit(int code, void* session) {
     static_cast<const allreduce::MpiSession*>(session)->abort(*failure);
 }
 
+// Before a line of threads or devices.
+void expect_kinds_of_data(const config::Options& o) {
+  io::expect_kind_of_data(o.data);
+  if (!o.val_data.empty()) io::expect_kind_of_data(o.val_data);
+}
+
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
-  io::expect_kind_of_data(command.options.data);  // before a line of threads or devices
-  if (!command.options.val_data.empty()) io::expect_kind_of_data(command.options.val_data);
   raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const host::ThreadPlan threads =
@@ -140,6 +144,7 @@ int main(int argc, char** argv) {
   try {
     rank = allreduce::launch_from_environment().rank;
     const config::Command command = config::parse(argc, argv, expect_answer_of);
+    expect_kinds_of_data(command.options);
     is_job = !command.is_local();
     if (is_job) return run_job(command);
     if (rank == 0) train::run_local(command);

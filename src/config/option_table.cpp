@@ -370,8 +370,12 @@ std::string option_hint(std::string_view name, const std::vector<OptionEntry>& t
                         std::string_view prefix) {
   std::vector<std::string> names;
   for (const OptionEntry& entry : table)
-    if (entry.in_files || !prefix.empty()) names.push_back(std::string(prefix) + entry.name);
-  return "train --help lists all" + did_you_mean(name, names);
+    if (entry.in_files || !prefix.empty()) names.push_back(entry.name);
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  const std::string_view question = "; did you mean ";
+  std::string hint = did_you_mean(name, names);
+  if (!hint.empty()) hint.insert(question.size(), prefix);
+  return "train --help lists all" + hint;
 }
 
 Error usage_error(std::string_view what, std::string_view reason) {

@@ -48,6 +48,19 @@ const OptionEntry* find_option(const std::vector<OptionEntry>& table, const std:
 /// What to try instead of `name`, for a message. `prefix`: "--", or "" in a configuration file.
 std::string option_hint(std::string_view name, const std::vector<OptionEntry>& table,
                         std::string_view prefix);
+
+/// The words of a command line with this program's names in place of those that only have other
+/// dashes, or that mean the same in other trainers.
+std::vector<std::string> in_own_words(std::vector<std::string> words,
+                                      const std::vector<OptionEntry>& table);
+/// What is said of an option (`--name`) that other trainers have and this one has under no name;
+/// empty: it is not known.
+std::string foreign_option(std::string name, std::string_view value);
+/// What is said behind the fault of a value that other trainers know; empty: it is not known.
+std::string foreign_value(std::string_view option, std::string value);
+/// All that the two above and in_own_words() know of our options, for a test.
+std::vector<std::string> foreign_texts();
+
 /// The error of a wrong command or file; both texts as brief() makes them.
 Error usage_error(std::string_view what, std::string_view reason);
 

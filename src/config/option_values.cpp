@@ -105,7 +105,7 @@ Codec<Resume> resume_value() {
     if (text.empty()) throw BadValue("must be auto, never or a checkpoint file");
     if (text == "auto") return {.from = Resume::From::newest, .file = ""};
     if (text == "never") return {.from = Resume::From::scratch, .file = ""};
-    if (text == "latest" || text == "last" || text == "newest")
+    if (text == "latest" || text == "last" || text == "newest" || text == "true" || text == "True")
       throw BadValue("say auto, which is the default: it takes the newest valid checkpoint");
     if (text == "best")
       throw BadValue("no checkpoint is kept as the best; say auto for the newest, or name a FILE");

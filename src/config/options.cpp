@@ -13,6 +13,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/model_file.hpp"
+#include "ringtrain/model/zoo.hpp"
 
 namespace ringtrain::config {
 namespace {
@@ -51,6 +52,7 @@ class Parser {
   void add(const OptionEntry& entry);
   void check_flags() const;
   void check_extras() const;
+  std::string value_behind(const std::string& option) const;
   /// On the command line or in the file.
   bool given(const std::string& name) const { return app_.count("--" + name) > 0; }
   /// On the command line. A file may hold every option, as --print-config writes it.
@@ -65,6 +67,7 @@ class Parser {
   void check_checkpoint_options() const;
   void check_export() const;
   void check_supervised() const;
+  void expect_known_model() const;
 
   std::vector<std::string> words_;
   Request request_;
@@ -119,7 +122,8 @@ void Parser::add(const OptionEntry& entry) {
     try {
       entry.set(text);
     } catch (const BadValue& bad) {
-      throw usage_error(fmt::format("{} {}", option, text), bad.what());
+      throw usage_error(fmt::format("{} {}", option, text),
+                        bad.what() + foreign_value(entry.name, text));
     }
   };
   // Open MPI 4's mpirun takes a --tune behind the program for its own, so it is no name to teach.
@@ -146,11 +150,22 @@ void Parser::check_extras() const {
       std::ranges::find_if(extras, [](const auto& text) { return text.starts_with('-'); });
   if (option != extras.end()) {
     const std::string name = option->substr(0, option->find('='));
-    throw usage_error("unknown option " + name, option_hint(name, table_, "--"));
+    const std::string answer = foreign_option(name, value_behind(*option));
+    throw usage_error("unknown option " + name,
+                      answer.empty() ? option_hint(name, table_, "--") : answer);
   }
   if (!extras.empty())
     throw usage_error(fmt::format("unexpected argument '{}'", extras.front()),
                       "every value follows the name of its option; train --help lists all");
+}
+
+// Of an option that may be any: behind its '=', or the next word.
+std::string Parser::value_behind(const std::string& option) const {
+  const std::size_t equals = option.find('=');
+  if (equals != option.npos) return option.substr(equals + 1);
+  const auto found = std::ranges::find(words_, option);
+  const bool has_value = found != words_.end() && found + 1 != words_.end();
+  return has_value && !found[1].starts_with('-') ? found[1] : "";
 }
 
 bool Parser::typed(const std::string& name) const {
@@ -327,16 +342,22 @@ std::string network_lines(const Options& o) {
   return lines;
 }
 
+// Before a line of the run is printed.
+void Parser::expect_known_model() const {
+  const std::string& name = request_.options.model;
+  if (!name.empty()) static_cast<void>(model::model_text(name));
+}
+
 Command Parser::parse(int argc, const char* const* argv) try {
   using enum Command::Action;
-  words_.assign(argv + std::min(argc, 1), argv + argc);
+  words_ = in_own_words({argv + std::min(argc, 1), argv + argc}, table_);
   if (typed("help") || std::ranges::count(words_, "-h") > 0)
     return {.action = show_text, .text = help_text(table_)};
   if (typed("version"))
     return {.action = show_text, .text = typed("json") ? version_json() : version_text()};
 
   check_flags();
-  app_.parse(argc, argv);
+  app_.parse(std::vector<std::string>(words_.rbegin(), words_.rend()));
   check_extras();
   check_tildes();
   need("json", false, "is how --version prints; add it");
@@ -352,6 +373,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
             .pack_target = request_.pack_target,
             .pack_short_side = request_.pack_short_side};
   if (request_.options.model == "list") return {.action = list_models};
+  expect_known_model();
   check_contradictions();
   if (request_.print_model) return {.action = print_model, .options = request_.options};
   if (request_.print_config)

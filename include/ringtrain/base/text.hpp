@@ -56,7 +56,8 @@ std::optional<std::pair<std::string, std::string>> composed_otherwise(std::strin
                                                                       std::string_view b);
 
 /// "; did you mean NAME?" with the candidate that `word` abbreviates, else the one with the fewest
-/// edits from it (Levenshtein's distance). Empty where that is more than a third of the word.
+/// edits from it: a letter more, less, another, or two in each other's place. Empty where that is
+/// more than a sixth of the word and more than one, and where digits differ.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 inline constexpr double mega = 1e6, giga = 1e9;

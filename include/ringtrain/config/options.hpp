@@ -219,7 +219,7 @@ struct Command {
 };
 
 /// Reads the command line and the file that `--config` names; the command line wins. Throws
-/// Error(Exit::usage) naming the option, what is wrong and what would be right. Model, data and
+/// Error(Exit::usage) naming the option, what is wrong and what would be right. Files, data and
 /// host are not looked at. `before_reading` is called with the path before anything asks for that
 /// file; what it throws is thrown.
 Command parse(int argc, const char* const* argv,

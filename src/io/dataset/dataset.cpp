@@ -17,13 +17,26 @@ const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10", "mnist"
   throw Error(Exit::usage, fmt::format("--data {}", printable(spec)), reason);
 }
 
+// What else people type for a folder of images: its path, or its kind in other trainers. With a
+// slash, too, timm names data sets that are to be fetched.
+std::string images_meant(std::string_view spec, std::string_view kind) {
+  const std::vector<std::string> fetched{"hfds", "hfids", "tfds", "wds", "torch"};
+  const std::vector<std::string> folders{"imagefolder", "image_folder", "folder", "imagenet"};
+  const std::size_t slash = spec.find('/');
+  if (std::ranges::count(fetched, spec.substr(0, slash)) > 0) return "; train never downloads";
+  if (kind.find('/') != kind.npos || kind.starts_with('.') || kind.starts_with('~'))
+    return fmt::format("; did you mean images:{}?", printable(spec));
+  if (kind.size() < spec.size() && std::ranges::count(folders, kind) > 0)
+    return fmt::format("; did you mean images:{}?", printable(spec.substr(kind.size() + 1)));
+  return "";
+}
+
 [[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
-  const bool is_path = kind.find('/') != kind.npos;
+  const std::string images = images_meant(spec, kind);
   reject(spec,
-         fmt::format("there is no such kind of data; known are synthetic, shapes, cifar10:DIR, "
-                     "mnist:DIR, images:DIR, tfrecord:DIR and records:DIR{}",
-                     is_path ? fmt::format("; did you mean images:{}?", printable(spec))
-                             : did_you_mean(kind, kinds)));
+         "there is no such kind of data; known are synthetic, shapes, cifar10:DIR, "
+         "mnist:DIR, images:DIR, tfrecord:DIR and records:DIR" +
+             (images.empty() ? did_you_mean(kind, kinds) : images));
 }
 
 struct Parts {

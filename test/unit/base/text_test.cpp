@@ -45,6 +45,10 @@ TEST_CASE("did you mean: what is abbreviated or near, and else nothing") {
   CHECK(did_you_mean("resnet5", names) == "; did you mean resnet50?");
   CHECK(did_you_mean("vgg61", names) == "; did you mean vgg16?");
   CHECK(did_you_mean("resnext50", names) == "; did you mean resnet50?");
+  CHECK(did_you_mean("vgg19", names).empty());
+  CHECK(did_you_mean("resnet500", names).empty());
+  CHECK(did_you_mean("rasnat50", names).empty());
+  CHECK(did_you_mean("epcohs", {"epochs"}) == "; did you mean epochs?");
   CHECK(did_you_mean("vit_b_16", names).empty());
   CHECK(did_you_mean("v", names).empty());
   CHECK(did_you_mean("", names).empty());

@@ -154,6 +154,10 @@ TEST_CASE("zoo: cifar10_cnn decays local3 and local4 only") {
 
 TEST_CASE("zoo: an unknown model is told the nearest name") {
   CHECK_THROWS_WITH(make_model("resnet5", 10), Catch::Contains("did you mean resnet5"));
+  CHECK_THROWS_WITH(make_model("ResNet-50", 10), Catch::EndsWith("did you mean resnet50?"));
+  CHECK_THROWS_WITH(make_model("timm/resnet50.a1_in1k", 10),
+                    Catch::Contains("did you mean resnet50, with its weights by --init-from"));
+  CHECK_THROWS_WITH(make_model("vgg19_bn", 10), !Catch::Contains("did you mean"));
   CHECK_THROWS_WITH(make_model("vit_b_16", 10), !Catch::Contains("did you mean"));
 }
 

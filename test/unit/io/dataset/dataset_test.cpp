@@ -25,6 +25,11 @@ TEST_CASE("data set: a specification that names nothing is a usage error that he
   CHECK_THAT(complaint("image:/data"), Contains("did you mean images?"));
   CHECK_THAT(complaint(""), Contains("no such kind"));
   CHECK_THAT(complaint("/photos"), Contains("did you mean images:/photos?"));
+  CHECK_THAT(complaint("./photos"), Contains("did you mean images:./photos?"));
+  CHECK_THAT(complaint("a/photos"), Contains("did you mean images:a/photos?"));
+  CHECK_THAT(complaint("imagefolder:/photos"), Contains("did you mean images:/photos?"));
+  CHECK_THAT(complaint("cifar100:/data"), !Contains("did you mean"));
+  CHECK_THAT(complaint("tfds/mnist"), Contains("never downloads") && !Contains("did you mean"));
   CHECK_THAT(complaint("photos"), Contains("images:DIR") && !Contains("did you mean"));
   CHECK_THAT(complaint("cifar10"), Contains("cifar10:DIR"));
   CHECK_THAT(complaint("images:"), Contains("images:DIR"));

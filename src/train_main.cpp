@@ -15,7 +15,9 @@
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/options.hpp"
+#include "ringtrain/host/launcher.hpp"
 #include "ringtrain/host/limits.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/threads.hpp"
@@ -72,7 +74,7 @@ int fail_before_mpi(const Error& failure, int rank, bool is_job) {
 // The watchdog starts behind MPI, so the configuration's disk must be known to answer before.
 void expect_answer_of(const std::string& path) {
   using namespace std::chrono;
-  const duration<double> limit(monitor::limit_s(metrics::Phase::open, 0, 0));
+  const std::chrono::duration<double> limit(monitor::limit_s(metrics::Phase::open, 0, 0));
   const pid_t reader = ::fork();
   if (reader == 0) read_once(path.c_str());
   if (reader < 0) return;  // it will be read without this
@@ -110,6 +112,19 @@ void expect_kinds_of_data(const config::Options& o) {
   if (!o.val_data.empty()) io::expect_kind_of_data(o.val_data);
 }
 
+// Returns where the ranks are there: started by a launcher, or this is the only one.
+void start_ranks(const config::Command& command, const allreduce::JobLaunch& launch,
+                 const sigset_t& signals) {
+  const int ranks = command.options.ranks.value_or(launch.size);
+  if (launch.mpi && ranks != launch.size)
+    throw Error(Exit::usage, fmt::format("--ranks {}", ranks),
+                fmt::format("mpirun or srun has started a job of {}; leave --ranks out",
+                            plural(static_cast<std::size_t>(launch.size), "rank")));
+  if (launch.mpi || ranks == 1) return;
+  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
+  host::become_mpirun(ranks, command.rank_command);
+}
+
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
   raise_file_limit();
@@ -138,13 +153,17 @@ int run_job(const config::Command& command) {
 int main(int argc, char** argv) {
   int rank = 0;
   bool is_job = false;  // a command that is wrong starts none
+  sigset_t signals;     // as mpirun would want them
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &signals);
   open_standard_streams();
   leave_file_limit_to_write();
   host::hold_save_signals();
   try {
-    rank = allreduce::launch_from_environment().rank;
+    const allreduce::JobLaunch launch = allreduce::launch_from_environment();
+    rank = launch.rank;
     const config::Command command = config::parse(argc, argv, expect_answer_of);
     expect_kinds_of_data(command.options);
+    if (!command.is_local()) start_ranks(command, launch, signals);
     is_job = !command.is_local();
     if (is_job) return run_job(command);
     if (rank == 0) train::run_local(command);

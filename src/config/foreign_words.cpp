@@ -18,7 +18,7 @@ struct ForeignOption {
   std::string_view absent = {};  // else why there is none
 };
 
-constexpr std::string_view start_ranks = "mpirun -np {} train ...";
+constexpr std::string_view start_ranks = "mpirun -np {} train ..., or train --ranks {}";
 constexpr std::string_view schedules =
     "--lr-schedule cosine, step:EPOCHS:FACTOR, exponential:EPOCHS:FACTOR or constant";
 
@@ -68,7 +68,7 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
      {},
      "--data images:{}, a folder with train/ and val/ or the like"},
     {"nproc-per-node np world-size num-gpus gpus devices num-processes", {}, start_ranks},
-    {"standalone", {}, "mpirun -np N train ..., which starts N ranks on this machine"},
+    {"standalone", {}, "--ranks N, which starts N ranks on this machine"},
     {"nnodes num-nodes",
      {},
      "mpirun -np N --host A,B train ... (docs/guide/multi-node.md), or --emit-sbatch nodes={}"},

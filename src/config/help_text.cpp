@@ -15,7 +15,7 @@ constexpr std::size_t page_width = 80, page_indent = 29;
 constexpr std::string_view summary =
     "trains an image classifier, data-parallel over all ranks of one MPI job";
 constexpr std::array<std::string_view, 7> usages = {
-    "mpirun -np N train [OPTION]...",
+    "train --ranks N [OPTION]... | mpirun -np N train [OPTION]...",
     "train --model list | --model NAME --print-model | --inspect FILE.h5|DIR",
     "train --print-config | --version",
     "train --predict PATH... --init-from FILE [--output FILE.csv]",

@@ -112,6 +112,9 @@ void add_model_and_data(Table& t, Request& r) {
 
 void add_run_and_device(Table& t, Options& o) {
   t.group("run");
+  t.add(o.ranks,
+        {"ranks", "N", "start N ranks on this machine, by mpirun", "as mpirun or srun does"},
+        whole(1, 4096));
   t.add(o.epochs, {"epochs", "E", "passes over the data, resumed ones too", "recipe"},
         whole(1, million));
   t.add(o.steps,

@@ -378,6 +378,9 @@ Command Parser::parse(int argc, const char* const* argv) try {
   if (request_.print_model) return {.action = print_model, .options = request_.options};
   if (request_.print_config)
     return {.action = show_text, .text = toml_text(table_) + network_lines(request_.options)};
+  if (request_.batch_job && given("ranks") && !typed("ranks"))
+    throw usage_error("--emit-sbatch with ranks of the --config file",
+                      "the job starts its ranks itself; take them out of the file");
   if (const auto& job = request_.batch_job)
     return {.action = show_text,
             .text = sbatch_script(*job, request_.options, words_, program_to_start())};
@@ -385,7 +388,11 @@ Command Parser::parse(int argc, const char* const* argv) try {
   if (typed("export"))
     return {.action = write_export, .options = request_.options, .exported = request_.exported};
   check_supervised();
-  return {.options = request_.options};
+  Command command{.options = request_.options};
+  if (!request_.options.ranks) return command;
+  command.rank_command = words_;
+  command.rank_command.insert(command.rank_command.begin(), program_to_start());
+  return command;
 } catch (const CLI::ParseError& failure) {
   throw usage_error("command line", failure.what());
 }

@@ -93,12 +93,12 @@ std::string setting(std::string_view name, const std::string& value) {
 }
 
 // An option's value, where it is a word of its own, never begins like an option.
-std::vector<std::string> without_emit_sbatch(const std::vector<std::string>& words) {
+std::vector<std::string> without_launch(const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--emit-sbatch") {
+    if (words[i] == "--emit-sbatch" || words[i] == "--ranks") {
       if (i + 1 < words.size() && !words[i + 1].starts_with('-')) ++i;
-    } else if (!words[i].starts_with("--emit-sbatch=")) {
+    } else if (!words[i].starts_with("--emit-sbatch=") && !words[i].starts_with("--ranks=")) {
       kept.push_back(words[i]);
     }
   }
@@ -114,7 +114,7 @@ std::string settings(const SlurmResources& job, const Options& options,
   text += setting("RINGTRAIN_SPOT", job.spot ? "yes" : "no");
   text += setting("RINGTRAIN_REQUEUE", goes_on(job, options) ? "yes" : "no");
   text += "set --";
-  for (const std::string& word : without_emit_sbatch(words)) text += " " + shell_word(word);
+  for (const std::string& word : without_launch(words)) text += " " + shell_word(word);
   return text + " \"$@\"\n";
 }
 

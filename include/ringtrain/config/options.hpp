@@ -115,6 +115,7 @@ struct Options {
   std::optional<int> data_threads;
   std::uint64_t seed = 1;
 
+  std::optional<int> ranks;  ///< to start on this machine; unset: as a launcher started them
   std::optional<int> epochs;
   std::optional<std::int64_t> steps;
   std::optional<int> batch, global_batch;
@@ -210,6 +211,8 @@ struct Command {
   Action action = Action::train;
   Options options = {};      ///< of train, print_model, plan, pack and write_export
   std::string text = {};     ///< of show_text: help, version or configuration, ready to print
+  /// With Options::ranks, of train: the program and the words that each rank is started with.
+  std::vector<std::string> rank_command = {};
   std::string inspect = {};  ///< the checkpoint file, or a folder of them
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};

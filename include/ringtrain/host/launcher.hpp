@@ -41,6 +41,16 @@ bool asked_for_binding(pid_t launcher);
 /// else those of this rank.
 std::vector<std::string> job_command();
 
+/// Becomes the mpirun that starts `ranks` ranks of `command`, a program and its words, on this
+/// host: with what root and more ranks than cores need, and unbound, as each rank deals its
+/// processors out itself. Signals and the exit code are mpirun's from then on. Before any thread,
+/// and before MPI. Returns only by an Error (usage): there is no mpirun beside the program or in
+/// PATH.
+[[noreturn]] void become_mpirun(int ranks, std::span<const std::string> command);
+/// What it becomes on a host of so many cores.
+std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, std::size_t cores,
+                                        std::span<const std::string> command);
+
 /// Ids of the processors that a process (0: this one) may run on; empty where that is not known.
 std::vector<int> affinity(pid_t process);
 

@@ -428,6 +428,20 @@ TEST_CASE("options: a configuration file gives values and the command line wins"
   CHECK_FALSE(o.baseline);
 }
 
+TEST_CASE("options: ranks to start are the program with the same words") {
+  const Command command = parse_line("--ranks 2 --batch-size 8 --lr 1");
+
+  CHECK(command.options.ranks == 2);
+  REQUIRE(command.rank_command.size() == 7);
+  CHECK(command.rank_command[0].starts_with("/"));
+  CHECK(command.rank_command[3] == "--batch");
+  CHECK(parse_line("--lr 1").rank_command.empty());
+  CHECK_THAT(refusal("--ranks 0"), Contains("whole number from 1"));
+  CHECK_THAT(parse_line("--ranks 2 --print-config").text, Contains("\nranks = 2\n"));
+  CHECK_THAT(parse_line("--ranks 2 --emit-sbatch nodes=2 --lr 1").text,
+             Contains("\nset -- --lr 1 \"$@\"\n"));
+}
+
 TEST_CASE("options: a byte order mark before a configuration file is read over, UTF-16 is told") {
   const TemporaryFile marked(
       "\xef\xbb\xbf"

@@ -71,6 +71,15 @@ TEST_CASE("launcher: a process that is not there is nothing to end") {
   CHECK(::wait(nullptr) == -1);  // nobody was left behind for it
 }
 
+TEST_CASE("launcher: more ranks than cores are told so to mpirun, which binds none") {
+  const std::vector<std::string> command{"train", "--lr", "1"};
+
+  CHECK(mpirun_command("/bin/mpirun", 2, 2, command) ==
+        std::vector<std::string>{"/bin/mpirun", "-np", "2", "--bind-to", "none", "train", "--lr",
+                                 "1"});
+  CHECK(mpirun_command("m", 3, 2, command)[6] == ":OVERSUBSCRIBE");
+}
+
 TEST_CASE("launcher: ranks get the time that the user gives them") {
   CHECK(time_to_kill_ranks() == 1s);
   ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "5", 1);

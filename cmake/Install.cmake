@@ -64,7 +64,7 @@ install(DIRECTORY models DESTINATION ${own_data})
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(RINGTRAIN_PORTABLE)  # the licences of what is linked in or brought along
-  foreach(package asio-dev aec-dev cli11-dev dnnl-dev fmt-dev hdf5-dev jpeg62-turbo-dev png-dev protobuf-dev ssl-dev xxhash-dev
+  foreach(package asio-dev aec-dev cli11-dev dnnl-dev fmt-dev hdf5-dev jpeg62-turbo-dev png-dev protobuf-dev ssl-dev tomlplusplus-dev xxhash-dev
       ocl-icd-libopencl1 gcc-12-base js-dygraphs nlohmann-json3-dev zlib1g-dev)
     foreach(name lib${package} ${package})
       if(EXISTS /usr/share/doc/${name}/copyright)

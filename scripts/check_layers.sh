@@ -76,7 +76,7 @@ declare -A vendor_home=(
   ["j[a-z]*\.h"]="src/io/image/" [png.h]="src/io/image/" ["cudnn[a-z_]*.h"]="src/compute/cuda/"
   ["cuda[a-z0-9_]*.h"]="src/compute/cuda/"
   ["dnnl[a-z_]*.h"]="src/compute/onednn/" [dnnl.hpp]="src/compute/onednn/"
-  [CLI/CLI.hpp]="src/config/options.cpp" [xxhash.h]="src/base/hash.cpp" ["openssl/[a-z0-9]*.h"]="src/base/hmac.cpp" [asio.hpp]="src/monitor/"
+  [CLI/CLI.hpp]="src/config/options.cpp" ["toml[+][+]/toml.h"]="src/config/config_file.cpp" [xxhash.h]="src/base/hash.cpp" ["openssl/[a-z0-9]*.h"]="src/base/hmac.cpp" [asio.hpp]="src/monitor/"
 )
 
 sources() { find src include -regex '.*\.\([ch]pp\|cuh?\)'; }

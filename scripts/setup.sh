@@ -22,7 +22,7 @@ case $system in
   "ubuntu 24.04") jpeg=libjpeg-turbo8-dev clang=18 chromium=chromium-browser ;;
 esac
 build=(g++ cmake ninja-build pkg-config ccache openmpi-bin libopenmpi-dev openssh-client
-  libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev "$jpeg"
+  libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libtomlplusplus-dev libfmt-dev nlohmann-json3-dev "$jpeg"
   libturbojpeg0-dev libpng-dev zlib1g-dev libprotobuf-dev protobuf-compiler libssl-dev libxxhash-dev libjs-dygraphs)
 tests=(catch2 bc curl fuse3 groff-base hdf5-tools iproute2 libfuse3-dev procps python3 python3-venv python3-yaml strace git)
 full=(bash-static debootstrap dropbear-bin slurm-wlm slurm-wlm-basic-plugins munge python3-torch "clang-$clang" "libclang-rt-$clang-dev")

@@ -112,6 +112,15 @@ void expect_kinds_of_data(const config::Options& o) {
   if (!o.val_data.empty()) io::expect_kind_of_data(o.val_data);
 }
 
+// mpirun gives it to rank 0 alone.
+void expect_whole_input(const allreduce::JobLaunch& launch) {
+  if (launch.size > 1)
+    throw Error(Exit::usage, "--config -",
+                fmt::format("one of {} ranks has the standard input; name a file, or start by "
+                            "train --ranks {}",
+                            launch.size, launch.size));
+}
+
 // Returns where the ranks are there: started by a launcher, or this is the only one.
 void start_ranks(const config::Command& command, const allreduce::JobLaunch& launch,
                  const sigset_t& signals) {
@@ -161,7 +170,9 @@ int main(int argc, char** argv) {
   try {
     const allreduce::JobLaunch launch = allreduce::launch_from_environment();
     rank = launch.rank;
-    const config::Command command = config::parse(argc, argv, expect_answer_of);
+    const config::Command command = config::parse(argc, argv, [&](const std::string& path) {
+      path == "-" ? expect_whole_input(launch) : expect_answer_of(path);
+    });
     expect_kinds_of_data(command.options);
     if (!command.is_local()) start_ranks(command, launch, signals);
     is_job = !command.is_local();

@@ -24,8 +24,8 @@ class Command:
         self.launcher, self.program, self.options = words[:at], words[at], words[at + 1:]
 
     def settings(self):
-        """Every option's value as `train --print-config` has it; without those that are unset."""
-        printed = subprocess.run([self.program, *self.options, "--print-config"], stdout=subprocess.PIPE, text=True, check=True)
+        """Every option's value as `train --print-config given` has it; without those that are unset."""
+        printed = subprocess.run([self.program, *self.options, "--print-config", "given"], stdout=subprocess.PIPE, text=True, check=True)
         return dict(re.findall(r"""^([a-z-]+) = ["']?(.*?)["']?$""", printed.stdout, re.MULTILINE))
 
     def mpirun(self):

@@ -41,21 +41,30 @@ std::string help_line(const OptionEntry& entry) {
   return line + wrapped(entry.description + shown_default(entry), page_indent, page_width) + "\n";
 }
 
-// TOML has two quotes; which one depends on what is in the text. CLI11 reads escapes within the
-// double ones from 2.4 on, and none before.
+// TOML has two quotes; between the single ones nothing is escaped. Its numbers have 63 bits.
 std::string toml_value(const OptionEntry& entry) {
   std::string value = entry.value();
-  if (entry.bare) return value;
-  const char quote = value.find_first_of("\"\\") == value.npos ? '"' : '\'';
-  return quote + value + quote;
+  const bool fits = !number_in<std::uint64_t>(value) || number_in<std::int64_t>(value);
+  if (entry.bare && fits) return value;
+  const bool literal = value.find_first_of("\"\\") != value.npos && value.find('\'') == value.npos;
+  if (literal && printable(value) == value) return "'" + value + "'";
+  if (!is_utf8(value)) return '"' + value + '"';  // a path of an old file system
+  std::string text;
+  for (const char c : value) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+    if (c == '"' || c == '\\') text += '\\';
+    text += control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
+  }
+  return '"' + text + '"';
 }
 
 template <class Line>
-std::string by_group(const std::vector<OptionEntry>& table, std::string_view prefix, Line line) {
+std::string by_group(const std::vector<OptionEntry>& table, std::string_view before,
+                     std::string_view behind, Line line) {
   std::string text;
   std::string_view group;
   for (const OptionEntry& entry : table) {
-    if (entry.group != group) text += fmt::format("\n{}{}\n", prefix, entry.group);
+    if (entry.group != group) text += fmt::format("\n{}{}{}\n", before, entry.group, behind);
     group = entry.group;
     text += line(entry);
   }
@@ -197,17 +206,18 @@ std::string fish_completion(const std::vector<OptionEntry>& table) {
 
 std::string help_text(const std::vector<OptionEntry>& table) {
   return fmt::format("train: {}.\n\nusage: {}\n{}\n{}\n", summary, joined(usages, "\n       "),
-                     by_group(table, "", help_line), defaults);
+                     by_group(table, "", "", help_line), defaults);
 }
 
 std::string toml_text(const std::vector<OptionEntry>& table) {
   std::vector<OptionEntry> written = table;
   std::erase_if(written, [](const OptionEntry& entry) { return !entry.in_files; });
   const auto line = [](const OptionEntry& entry) {
-    return entry.value().empty() ? fmt::format("# {}: {}\n", entry.name, entry.unset)
+    const std::string unset = entry.unset == "recipe" ? "the network's" : entry.unset;
+    return entry.value().empty() ? fmt::format("# {}: {}\n", entry.name, unset)
                                  : fmt::format("{} = {}\n", entry.name, toml_value(entry));
   };
-  return by_group(written, "# ", line).substr(1);
+  return by_group(written, "[", "]", line).substr(1);
 }
 
 std::string man_page(const std::vector<OptionEntry>& table, std::string_view version) {
@@ -217,7 +227,7 @@ std::string man_page(const std::vector<OptionEntry>& table, std::string_view ver
       roff(version), roff(summary));
   for (const std::string_view usage : usages) text += roff(usage) + "\n";
   text += fmt::format(".fi\n.SH OPTIONS\n{}\n", roff(defaults));
-  text += by_group(table, ".SS ", man_entry);
+  text += by_group(table, ".SS ", "", man_entry);
   return text +
          ".SH SEE ALSO\nmpirun(1), sbatch(1); the documentation beside the sources: README.md and "
          "docs/\n";

@@ -9,6 +9,10 @@
 #include "ringtrain/config/option_values.hpp"
 
 namespace ringtrain::config {
+
+template <>
+inline constexpr std::array names_of<PrintConfig> = {"all", "given"};
+
 namespace {
 
 constexpr int million = 1'000'000;
@@ -318,9 +322,18 @@ void add_output_and_measure(Table& t, Options& o) {
 
 void add_files(Table& t, Request& r) {
   t.group("files");
-  t.add(r.config, {"config", "FILE.toml", "read options; the command line wins", "none"},
+  t.add(r.config,
+        {"config", "FILE.toml", "read options; the command line wins; -: from standard input",
+         "none"},
         any_text());
-  t.flag(r.print_config, "print-config", "print the configuration as TOML");
+  t.add(r.print_config,
+        {.name = "print-config",
+         .argument = "[given]",
+         .description = "print the configuration as TOML, which repeats the run; given: only what "
+                        "was given",
+         .unset = "none",
+         .alone = "all"},
+        enumerator<PrintConfig>());
   t.flag(r.print_model, "print-model", "print the model file of --model, to change it");
   t.add(
       r.inspect,

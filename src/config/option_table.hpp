@@ -11,6 +11,9 @@
 
 namespace ringtrain::config {
 
+/// Also what was left out, as the network fills it in; or what was given alone, reading no network.
+enum class PrintConfig { all, given };
+
 /// All that one command line can say.
 struct Request {
   Options options;
@@ -19,7 +22,8 @@ struct Request {
   std::optional<int> pack_short_side = {};
   Export exported = {};
   std::optional<SlurmResources> batch_job = {};
-  bool print_config = false, print_model = false, version = false, json = false, man_page = false;
+  std::optional<PrintConfig> print_config = {};
+  bool print_model = false, version = false, json = false, man_page = false;
   bool help = false;
   std::optional<Shell> completion = {};
 };
@@ -78,11 +82,16 @@ std::string completion(const std::vector<OptionEntry>& table, Shell shell);
 struct FileLine {
   std::string key, value;
 };
-/// The lines of a configuration file, which is called `file` in messages: one key with one value on
-/// each, in TOML. Keys are options of `table` that may stand in files. Throws Error(Exit::usage)
-/// with line and key.
+/// The lines of a configuration file, which is called `file` in messages: TOML with one key and one
+/// value a line, under the headings of the help or none; text without quotes is read, too. Keys are
+/// options of `table` that may stand in files, values fit them. Throws Error(Exit::usage) with line
+/// and key.
 std::vector<FileLine> read_config(std::istream& text, const std::string& file,
                                   const std::vector<OptionEntry>& table);
+
+/// Reads standard input, up to what no configuration has. The path of a file in memory that has it,
+/// which this process and programs that it becomes keep open.
+std::string keep_standard_input();
 
 /// Why `path` can be no configuration file; empty: it may be one.
 std::string why_no_config_file(const std::string& path);

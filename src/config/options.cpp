@@ -46,7 +46,8 @@ ExportFormat export_format(const std::string& word) try {
 class Parser {
  public:
   explicit Parser(const std::function<void(const std::string&)>& before_reading);
-  Command parse(int argc, const char* const* argv);
+  Command parse(int argc, const char* const* argv,
+                const std::function<void(const std::string&)>& before_reading);
 
  private:
   void add(const OptionEntry& entry);
@@ -68,11 +69,13 @@ class Parser {
   void check_export() const;
   void check_supervised() const;
   void expect_known_model() const;
+  void take_standard_input(const std::function<void(const std::string&)>& before_reading);
 
   std::vector<std::string> words_;
   Request request_;
   std::vector<OptionEntry> table_ = option_table(request_);
   std::string config_file_;
+  std::string standard_input_;  // a path that has what it said, where --config - asks for it
   CLI::App app_;
 };
 
@@ -104,8 +107,8 @@ Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
       ->expected(2)
       ->type_name("FORMAT FILE");
   app_.set_config("--config")->take_last()->check([this, before_reading](const std::string& path) {
-    config_file_ = path;
-    if (before_reading) before_reading(path);
+    config_file_ = path == standard_input_ ? "standard input" : path;
+    if (before_reading && path != standard_input_) before_reading(path);
     return why_no_config_file(path);
   });
   app_.config_formatter(std::make_shared<FileReader>(table_, config_file_));
@@ -348,7 +351,22 @@ void Parser::expect_known_model() const {
   if (!name.empty()) static_cast<void>(model::model_text(name));
 }
 
-Command Parser::parse(int argc, const char* const* argv) try {
+// Ranks that this process is to start by mpirun open what it read, as mpirun keeps it open.
+void Parser::take_standard_input(const std::function<void(const std::string&)>& before_reading) {
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    const bool follows = i > 0 && words_[i - 1] == "--config" && words_[i] == "-";
+    if (!follows && words_[i] != "--config=-") continue;
+    if (before_reading) before_reading("-");
+    if (typed("emit-sbatch"))
+      throw usage_error("--config - with --emit-sbatch",
+                        "a job has no standard input; name a file");
+    if (standard_input_.empty()) standard_input_ = keep_standard_input();
+    words_[i] = (follows ? "" : "--config=") + standard_input_;
+  }
+}
+
+Command Parser::parse(int argc, const char* const* argv,
+                      const std::function<void(const std::string&)>& before_reading) try {
   using enum Command::Action;
   words_ = in_own_words({argv + std::min(argc, 1), argv + argc}, table_);
   if (typed("help") || std::ranges::count(words_, "-h") > 0)
@@ -357,6 +375,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
     return {.action = show_text, .text = typed("json") ? version_json() : version_text()};
 
   check_flags();
+  take_standard_input(before_reading);
   app_.parse(std::vector<std::string>(words_.rbegin(), words_.rend()));
   check_extras();
   check_tildes();
@@ -376,8 +395,9 @@ Command Parser::parse(int argc, const char* const* argv) try {
   expect_known_model();
   check_contradictions();
   if (request_.print_model) return {.action = print_model, .options = request_.options};
-  if (request_.print_config)
-    return {.action = show_text, .text = toml_text(table_) + network_lines(request_.options)};
+  if (request_.print_config == PrintConfig::given)
+    return {.action = show_text, .text = config_text(request_.options)};
+  if (request_.print_config) return {.action = print_config, .options = request_.options};
   if (request_.batch_job && given("ranks") && !typed("ranks"))
     throw usage_error("--emit-sbatch with ranks of the --config file",
                       "the job starts its ranks itself; take them out of the file");
@@ -399,9 +419,14 @@ Command Parser::parse(int argc, const char* const* argv) try {
 
 }  // namespace
 
+std::string config_text(const Options& options) {
+  Request request{.options = options};
+  return toml_text(option_table(request)) + network_lines(options);
+}
+
 Command parse(int argc, const char* const* argv,
               const std::function<void(const std::string&)>& before_reading) {
-  return Parser(before_reading).parse(argc, argv);
+  return Parser(before_reading).parse(argc, argv, before_reading);
 }
 
 }  // namespace ringtrain::config

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
@@ -91,6 +92,16 @@ std::string network_and_plan(const config::Options& options) {
          plan_report(source, options);
 }
 
+// What is left out has the value that the run would take. A network that a checkpoint brings has no
+// name for the file, which names the checkpoint.
+std::string configuration(config::Options o) {
+  const auto saved = saved_network(o);
+  const ModelSource source(o, saved);
+  if (o.model.empty() && o.model_file.empty() && !saved) o.model = config::usual_model;
+  const int ranks = o.ranks.value_or(allreduce::launch_from_environment().size);
+  return config::config_text(with_recipe(o, source.make(), ranks));
+}
+
 std::string model_row(const model::Model& model) {
   const compute::Shape& in = model.input;
   return fmt::format("  {:<21} {:>10} {:>8} {:>12} {:>11.3f} {:>12.3f} {:>6}\n", model.name,
@@ -127,6 +138,9 @@ void run_local(const config::Command& command) {
   switch (command.action) {
     case config::Command::Action::list_models:
       write_out(model_table());
+      return;
+    case config::Command::Action::print_config:
+      write_out(configuration(command.options));
       return;
     case config::Command::Action::print_model:
       write_out(network_text(command.options));

@@ -1,5 +1,5 @@
-// Any bytes as a configuration file (--config): options, or refused with Error (usage) of printable
-// text.
+// Any bytes as a configuration file (--config): options, which are the same once they are printed
+// and read again, or refused with Error (usage) of printable text.
 #define RINGTRAIN_VERSION "fuzzed"  // which options.cpp prints
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,10 +28,6 @@ namespace config {
 // What only the command line asks for; the real ones need every library that the program has.
 std::string version_text() { return {}; }
 std::string version_json() { return {}; }
-std::string help_text(const std::vector<OptionEntry>&) { return {}; }
-std::string man_page(const std::vector<OptionEntry>&, std::string_view) { return {}; }
-std::string completion(const std::vector<OptionEntry>&, Shell) { return {}; }
-std::string toml_text(const std::vector<OptionEntry>&) { return {}; }
 std::string program_to_start() { return {}; }
 std::string sbatch_script(const SlurmResources&, const Options&, const std::vector<std::string>&,
                           const std::string&) {
@@ -52,19 +48,27 @@ void check(const Error& refused) {
          std::string_view(refused.what()).find('\x1b') == std::string_view::npos);
 }
 
-/// The keys of the file, and what each option makes of its value.
-void read_values(const std::string& text) {
+/// What --print-config writes of the file's options. Their values fit, or the file is refused.
+std::string printed(const std::string& text) {
   static config::Request request;
   static const std::vector<config::OptionEntry> table = config::option_table(request);
   static const std::string name = "net.toml";
   std::istringstream lines(text);
-  for (const config::FileLine& line : config::read_config(lines, name, table)) {
-    try {
-      config::find_option(table, line.key)->set(line.value);
-    } catch (const BadValue& refused) {
-      check(Error(Exit::usage, line.key, refused.what()));
-    }
+  const std::vector<config::FileLine> values = config::read_config(lines, name, table);
+  request = {};
+  for (const config::FileLine& line : values) config::find_option(table, line.key)->set(line.value);
+  return config::toml_text(table);
+}
+
+void read_values(const std::string& text) {
+  const std::string once = printed(text);
+  if (!is_utf8(text)) return;  // nothing is escaped then
+  std::string twice;
+  try {
+    twice = printed(once);
+  } catch (const Error&) {  // told below
   }
+  expect(once == twice);
 }
 
 /// As the program does it, which takes a hundred times as long.

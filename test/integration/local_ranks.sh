@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# local_ranks.sh MPIRUN TRAIN: `train --ranks N` is `mpirun -np N train`, with mpirun's exit codes and signals.
+# local_ranks.sh MPIRUN TRAIN: `train --ranks N` is `mpirun -np N train`, with mpirun's exit codes and signals; what --print-config writes
+# repeats the run, under mpirun, by --ranks and from standard input.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
 enter_folder
@@ -37,4 +38,40 @@ ends
 check "a signal comes to the ranks, which save" has_checkpoint told
 check "and end the job ($took s)" test "$took" -le 30
 
+# Recipes whose rate depends on the images of a step, an average and a warm-up. The first run has given options, the others the file.
+for model in resnet20 cifar10_cnn; do
+  given=(--model $model --batch 8 "${options[@]}" --label-smoothing 0.1 --checkpoint-dir run --ranks 2)
+  "$train" "${given[@]}" --print-config >$model.toml
+  exits "--print-config of $model" 0
+  check "$model: values, no recipe" test "$(grep -cE "^[a-z-]+ = .*recipe|^# .*: .*recipe" $model.toml)" = 0
+  for name in optimizer lr lr-schedule warmup-epochs weight-decay ema; do
+    check "$model: $name has a value" grep -q "^$name = " $model.toml
+  done
+  launch_alone "$train" "${given[@]}"
+  first=$(bits run) && rm -rf run
+  launch_alone "$train" --config $model.toml
+  exits "$model: the file alone" 0
+  check "$model: the file alone has the same bits" is "$(bits run)" "$first"
+  rm -rf run
+  timeout 60 "$train" --config - <$model.toml >"$log" 2>&1
+  exits "$model: from standard input" 0
+  check "$model: from standard input, too" is "$(bits run)" "$first"
+  "$train" --config $model.toml --print-config >again.toml
+  check "$model: it writes the same file" cmp -s $model.toml again.toml
+  rm -rf run
+done
+/usr/bin/env python3 - resnet20.toml <<'END' >"$log" 2>&1 || { [ $? = 77 ] || wrong "Python's reader of TOML reads it as it is meant"; }
+import sys
+try:
+    import tomllib
+except ImportError:
+    sys.exit(77)
+read = tomllib.load(open(sys.argv[1], "rb"))
+assert read["run"]["ranks"] == 2 and read["run"]["batch"] == 8 and read["run"]["steps"] == 6, read
+assert read["model"] == {"model": "resnet20", "sync-batchnorm": False}, read
+assert read["optimizer"]["label-smoothing"] == 0.1 and read["checkpoint"]["checkpoint-every"] == "60s", read
+END
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 launch 2 "$train" --config - --steps 1
+exits "several ranks that mpirun starts have no standard input" 64
+check "which is told once" test "$(count "^train: --config -: one of 2 ranks has the standard input")" = 1
 exit $bad

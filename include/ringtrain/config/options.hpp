@@ -200,6 +200,7 @@ struct Command {
   enum class Action {
     train,
     show_text,
+    print_config,
     list_models,
     print_model,
     inspect,
@@ -209,8 +210,8 @@ struct Command {
   };
 
   Action action = Action::train;
-  Options options = {};      ///< of train, print_model, plan, pack and write_export
-  std::string text = {};     ///< of show_text: help, version or configuration, ready to print
+  Options options = {};   ///< of train, print_config, print_model, plan, pack and write_export
+  std::string text = {};  ///< of show_text, ready to print
   /// With Options::ranks, of train: the program and the words that each rank is started with.
   std::vector<std::string> rank_command = {};
   std::string inspect = {};  ///< the checkpoint file, or a folder of them
@@ -224,9 +225,12 @@ struct Command {
 /// Reads the command line and the file that `--config` names; the command line wins. Throws
 /// Error(Exit::usage) naming the option, what is wrong and what would be right. Files, data and
 /// host are not looked at. `before_reading` is called with the path before anything asks for that
-/// file; what it throws is thrown.
+/// file, "-" for standard input; what it throws is thrown.
 Command parse(int argc, const char* const* argv,
               const std::function<void(const std::string&)>& before_reading = {});
+
+/// A configuration file, in TOML, that says `options`; what is unset stands as a comment.
+std::string config_text(const Options& options);
 
 /// The options that change the numbers, as JSON with sorted keys, one text for equal settings.
 /// Pass options whose unset values were filled in from the recipe, to compare what really ran.

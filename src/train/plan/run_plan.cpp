@@ -34,6 +34,12 @@ void complete(config::Options& o, const model::Model& model) {
   if (!o.check_every) o.check_every = 100;
 }
 
+double usual_rate(const model::Recipe& recipe, double global_batch) {
+  return recipe.learning_rate_batch == 0
+             ? recipe.learning_rate
+             : recipe.learning_rate * global_batch / recipe.learning_rate_batch;
+}
+
 // Adam's rate grows with the root of the batch.
 double grown(optim::OptimizerKind kind, double learning_rate, double times) {
   const bool adam = kind == optim::OptimizerKind::adam || kind == optim::OptimizerKind::adamw;
@@ -359,15 +365,29 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   set_length(plan);
 
   const model::Recipe& recipe = plan.model.recipe;
-  if (!plan.options.lr)
-    plan.options.lr = recipe.learning_rate_batch == 0
-                          ? recipe.learning_rate
-                          : recipe.learning_rate * plan.global_batch / recipe.learning_rate_batch;
+  if (!plan.options.lr) plan.options.lr = usual_rate(recipe, plan.global_batch);
   plan.optimizer = optimizer_of(plan.options, plan.model);
   plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
                         plan.epochs};
   plan_images(plan);
   return plan;
+}
+
+config::Options with_recipe(const config::Options& options, const model::Model& model, int ranks) {
+  const model::Recipe& recipe = model.recipe;
+  config::Options o = options;
+  complete(o, model);
+  o.classes = options.classes;      // of the data, which nobody has opened
+  o.bucket_mb = options.bucket_mb;  // of the device
+  o.check_every = options.check_every;
+  if (!o.batch && !o.global_batch) o.batch = recipe.batch;
+  const double global = o.global_batch
+                            ? *o.global_batch
+                            : double(*o.batch) * o.as_ranks.value_or(ranks) * o.accumulate;
+  if (!o.lr) o.lr = usual_rate(recipe, global);
+  const bool whole = recipe.epochs == std::floor(recipe.epochs);
+  if (!o.epochs && !o.steps && whole) o.epochs = static_cast<int>(recipe.epochs);
+  return o;
 }
 
 RunPlan plan_without_data(const ModelSource& source, const config::Options& options, int ranks,

@@ -116,6 +116,10 @@ RunPlan make_run_plan(
     const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr,
     const std::optional<SavedNetwork>& saved = std::nullopt);
 
+/// `options` with what the recipe says where they say nothing, for a run of `ranks` ranks. What the
+/// data or the device decide stays open.
+config::Options with_recipe(const config::Options& options, const model::Model& model, int ranks);
+
 /// How an image becomes the network's input in evaluation, as JSON (checkpoint-format.md).
 std::string input_text(const RunPlan& plan);
 

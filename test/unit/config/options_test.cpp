@@ -49,6 +49,7 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--data images:/d",
                                         "--data-threads 3",
                                         "--seed 9",
+                                        "--ranks 2",
                                         "--epochs 3",
                                         "--steps 4",
                                         "--batch 5",
@@ -115,11 +116,11 @@ TEST_CASE("options: an empty command line trains with the defaults") {
 }
 
 TEST_CASE("options: each option of this release is accepted and changes something") {
-  const std::string base = parse_line("--print-config").text;
+  const std::string base = parse_line("--print-config given").text;
   for (const std::string& line : valid) {
     CAPTURE(line);
 
-    CHECK(parse_line(line + " --print-config").text != base);
+    CHECK(parse_line(line + " --print-config given").text != base);
   }
 }
 
@@ -162,7 +163,7 @@ TEST_CASE("options: a job does not start itself again, and says who does") {
   CHECK_THAT(refusal("--restarts 2"), Contains("scripts/supervise mpirun -np N train"));
   CHECK_THAT(refusal("--without-lost-hosts"), Contains("--restarts N"));
   CHECK(options("--restarts 2 --without-lost-hosts --restarts 0").restarts == 0);
-  CHECK_THAT(parse_line("--restarts 2 --print-config").text, Contains("\nrestarts = 2\n"));
+  CHECK_THAT(parse_line("--restarts 2 --print-config given").text, Contains("\nrestarts = 2\n"));
 }
 
 TEST_CASE("options: a plan is a local command, for the device that it names") {
@@ -206,7 +207,8 @@ TEST_CASE("options: the help has every option and its default, and fits a termin
 TEST_CASE("options: help, version, list and inspect need no other rank") {
   using enum Command::Action;
   CHECK(parse_line("--version").action == show_text);
-  CHECK(parse_line("--print-config").action == show_text);
+  CHECK(parse_line("--print-config").action == print_config);
+  CHECK(parse_line("--print-config given").action == show_text);
   CHECK(parse_line("--model list").action == list_models);
   CHECK(parse_line("--model mlp --classes 3 --print-model").action == print_model);
   CHECK(parse_line("--model-file own.model --print-model").options.model_file == "own.model");
@@ -428,6 +430,29 @@ TEST_CASE("options: a configuration file gives values and the command line wins"
   CHECK_FALSE(o.baseline);
 }
 
+TEST_CASE(
+    "options: a configuration file is TOML under the help's headings, and flat ones are read") {
+  const TemporaryFile headed(
+      "# a run\n[run]\nepochs = 1_0 # ten\nbatch = 0x20\n\n[ optimizer ]\nlr = 2.5e-1\n[run]\n"
+      "max-time = 1:30:00\n[checkpoint]\ncheckpoint-dir = \"a\\u0062#\\\"\" # b\n[output]\nquiet = "
+      "true");
+  const TemporaryFile flat(
+      "data = images:/d\ncheckpoint-every = 5m\nquiet\n;lr = 3\nmetrics='a\\b'");
+
+  const Options o = options("--config " + headed.path()), f = options("--config " + flat.path());
+
+  CHECK(o.epochs == 10);
+  CHECK(o.batch == 32);
+  CHECK(o.lr == 0.25);
+  CHECK(o.max_time_s == 5400);
+  CHECK(o.checkpoint_dir == "ab#\"");
+  CHECK(o.quiet);
+  CHECK(f.data == "images:/d");
+  CHECK(f.checkpoint_every.seconds == 300);
+  CHECK(f.quiet);
+  CHECK(f.metrics == "a\\b");
+}
+
 TEST_CASE("options: ranks to start are the program with the same words") {
   const Command command = parse_line("--ranks 2 --batch-size 8 --lr 1");
 
@@ -437,7 +462,7 @@ TEST_CASE("options: ranks to start are the program with the same words") {
   CHECK(command.rank_command[3] == "--batch");
   CHECK(parse_line("--lr 1").rank_command.empty());
   CHECK_THAT(refusal("--ranks 0"), Contains("whole number from 1"));
-  CHECK_THAT(parse_line("--ranks 2 --print-config").text, Contains("\nranks = 2\n"));
+  CHECK_THAT(parse_line("--ranks 2 --print-config given").text, Contains("\nranks = 2\n"));
   CHECK_THAT(parse_line("--ranks 2 --emit-sbatch nodes=2 --lr 1").text,
              Contains("\nset -- --lr 1 \"$@\"\n"));
 }
@@ -478,8 +503,8 @@ TEST_CASE("options: a model file takes the place of a model of the zoo, also in 
   CHECK(options("").model.empty());
   CHECK_THAT(refusal("--model mlp --model-file own.model"), Contains("--model with --model-file"));
 
-  const char* arguments[] = {"train", "--model-file", "own.model", "--print-config"};
-  const TemporaryFile file(parse(4, arguments).text);
+  const char* arguments[] = {"train", "--model-file", "own.model", "--print-config", "given"};
+  const TemporaryFile file(parse(5, arguments).text);
   CHECK(options("--config " + file.path()).model_file == "own.model");
 }
 
@@ -487,9 +512,20 @@ TEST_CASE("options: a configuration file is refused as strictly as the command l
   const auto [text, message] = GENERATE(table<const char*, const char*>(
       {{"epochs = 90\nlrr = 1\n", "key 'lrr': unknown; train --help lists all; did you mean lr?"},
        {"help = true\n", "key 'help': unknown"},
-       {"[run]\nepochs = 3\n", "section [run]"},
+       {"[runs]\nepochs = 3\n", "line 1, heading [runs]: there are model, data, run, device"},
+       {"[run\nepochs = 3\n", "line 1, heading [run: there are"},
+       {"[[run]]\nepochs = 3\n", "line 1, heading [[run]]: there are"},
+       {"[run]\nbatch_size = 3\n", "line 2, key 'batch_size': unknown; in ringtrain it is batch"},
+       {"clip-grad = 3\n", "key 'clip-grad': unknown; ringtrain does not have it"},
+       {"[run]\nepochs = true\n", "line 2, key 'epochs': true must be a whole number"},
+       {"[optimizer]\n\nlr = \"fast\"\n", "line 3, key 'lr': fast must be a number"},
+       {"precision = \"bfloat16\"\n",
+        "key 'precision': bfloat16 must be one of auto, fp32, bf16, "
+        "fp16; say bf16"},
+       {"metrics = \"a\\qb\"\n", "line 1, key 'metrics': \"a\\qb\" is no text of TOML"},
+       {"[run]\nseed = 1\n[data]\nseed = 1\n", "line 4, key 'seed': line 2 has it, too"},
        {"quiet = perhaps\n", "key 'quiet': must be true or false"},
-       {"batch = 0\n", "--batch 0: must be a whole number"},
+       {"batch = 0\n", "line 1, key 'batch': 0 must be a whole number"},
        {"seed = 1\nlr = 0,05\n", "line 2, key 'lr': 0,05 is no single value"},
        {"lr = 0.1 0.2\n", "line 1, key 'lr': 0.1 0.2 is no single value"},
        {"lr = [0.1,\n0.2]\n", "line 1, key 'lr': [0.1, is no single value"},
@@ -518,17 +554,19 @@ TEST_CASE("options: a configuration file must be a file of at most one MiB") {
 TEST_CASE("options: the printed configuration reads back as the same configuration") {
   for (const std::string& line : valid) {
     CAPTURE(line);
-    const std::string printed = parse_line(line + " --print-config").text;
+    const std::string printed = parse_line(line + " --print-config given").text;
     const TemporaryFile file(printed);
 
-    CHECK(parse_line("--print-config --config " + file.path()).text == printed);
+    CHECK(parse_line("--print-config given --config " + file.path()).text == printed);
   }
 }
 
 TEST_CASE("options: a value with quotes or spaces survives the printed configuration") {
   const auto value =
-      GENERATE("a b", "say \"hi\"", "it's", "back\\slash", "#5", "a #5", "[x]", "a,b");
-  const std::string printed = parse_words({"--checkpoint-dir", value, "--print-config"}).text;
+      GENERATE("a b", "say \"hi\"", "it's", "back\\slash", "#5", "a #5", "[x]", "a,b",
+               "it's \"all\" \\", "two\nlines", "caf\xc3\xa9", "caf\xe9", "''");
+  const std::string printed =
+      parse_words({"--checkpoint-dir", value, "--print-config", "given"}).text;
   const TemporaryFile file(printed);
 
   CHECK(options("--config " + file.path()).checkpoint_dir == value);

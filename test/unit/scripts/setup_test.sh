@@ -25,7 +25,7 @@ check() {  # SYSTEM JPEG CLANG
     where="$1 $option"
     run "$1" ${option:+"$option"} --dry-run
     expects_code 0 "$where"
-    for package in g++ cmake libopenmpi-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev libssl-dev libjs-dygraphs "$2"; do names "$package"; done
+    for package in g++ cmake libopenmpi-dev libhdf5-dev libdnnl-dev libcli11-dev libtomlplusplus-dev libfmt-dev libssl-dev libjs-dygraphs "$2"; do names "$package"; done
     for package in catch2 hdf5-tools python3-venv; do
       if [ "$option" = --build ]; then omits "$package"; else names "$package"; fi
     done

@@ -61,7 +61,8 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"model-ema", {}, "--ema X, the decay, such as 0.9998"},
     {"model-ema-decay", {}, "--ema {}"},
     {"checkpoint-hist", {}, "--keep {}, of the newest ones"},
-    {"output output-dir default-root-dir", {}, "--checkpoint-dir {}"},
+    {"eval-metric", {}, "--keep-best {}, which may be top1, top5 or loss"},
+    {"output-dir default-root-dir", {}, "--checkpoint-dir {}"},
     {"resume-from-checkpoint ckpt-path", {}, "--resume auto or FILE"},
     {"dataset", {}, "--data images:DIR, tfrecord:DIR, ...; train --help has all"},
     {"data-dir data-path train-dir",
@@ -92,8 +93,6 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"norm-weight-decay bias-weight-decay", {}, {}, "scales and biases never decay; leave it out"},
     {"bce-loss", {}, {}, "the loss is softmax cross-entropy"},
     {"tta", {}, {}, "each image is evaluated once"},
-    {"eval-metric", {}, {}, "no checkpoint is kept as the best; top-1 and top-5 are printed"},
-    {"val-split", {}, {}, "evaluation takes the folder val/, or --val-data"},
     {"log-wandb report-to", {}, {}, "--metrics FILE.jsonl and --tensorboard DIR write files"},
     {"channels-last", {}, {}, "each device has its own layout; leave it out"},
     {"torchcompile compile", {}, {}, "every network is compiled; leave it out"},
@@ -127,6 +126,7 @@ constexpr std::array foreign_values = std::to_array<ForeignValue>({
     {"gradient-dtype", "float16 half", "say fp16"},
     {"gradient-dtype", "bfloat16", "say bf16"},
     {"device", "gpu", "say cuda"},
+    {"val-split", "val valid validation test", "it is a share; a folder val/ is found by itself"},
     {"weights", "imagenet1k_v1 imagenet1k_v2 default", "published ones are for --init-from FILE"},
 });
 
@@ -194,10 +194,12 @@ std::string foreign_option(std::string name, std::string_view value) {
 }
 
 std::string foreign_value(std::string_view option, std::string value) {
+  const std::string as_typed = brief(value);
   const auto lower = [](unsigned char c) { return static_cast<char>(std::tolower(c)); };
   std::ranges::transform(value, value.begin(), lower);
   if (option == "device" && value.starts_with("cuda:"))
     return "; say cuda: each rank takes a GPU of its own, of those in CUDA_VISIBLE_DEVICES";
+  if (option == "output") return "; checkpoints go to --checkpoint-dir " + as_typed;
   for (const ForeignValue& foreign : foreign_values)
     if (foreign.option == option && holds(foreign.values, value))
       return fmt::format("; {}", foreign.say);

@@ -108,7 +108,8 @@ Codec<Resume> resume_value() {
     if (text == "latest" || text == "last" || text == "newest" || text == "true" || text == "True")
       throw BadValue("say auto, which is the default: it takes the newest valid checkpoint");
     if (text == "best")
-      throw BadValue("no checkpoint is kept as the best; say auto for the newest, or name a FILE");
+      throw BadValue(
+          "name the FILE that --keep-best keeps, DIR/best.h5, or say auto for the newest");
     return {.from = Resume::From::file, .file = text};
   };
   const auto write = [](const Resume& resume) -> std::string {

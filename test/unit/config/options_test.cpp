@@ -494,7 +494,7 @@ TEST_CASE("options: a ~ that no shell has replaced is told, wherever a path is")
 TEST_CASE("options: what other trainers call the newest or the best checkpoint is told") {
   for (const char* name : {"latest", "last", "newest"})
     CHECK_THAT(refusal(std::string("--resume ") + name), Contains("say auto"));
-  CHECK_THAT(refusal("--resume best"), Contains("no checkpoint is kept as the best"));
+  CHECK_THAT(refusal("--resume best"), Contains("DIR/best.h5"));
   CHECK(refusal("--resume ./latest") == "accepted");
 }
 

@@ -91,6 +91,10 @@ void add_model_and_data(Table& t, Request& r) {
         {"val-data", "SPEC", "evaluate on another set than --data's own: images:DIR and the like",
          "--data"},
         any_text());
+  t.add(o.labels,
+        {"labels", "FILE.csv", "path,label of the images in images:DIR, in place of class folders",
+         "none"},
+        any_text());
   t.add(o.val_split,
         {"val-split", "X[:SEED]",
          "evaluate on this share of each class where images:DIR has no val/: 0.2", "none"},

@@ -73,6 +73,8 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options) {
   expect_kind_of_data(spec);
   const auto [kind, directory, has_directory] = parts_of(spec);
+  if (!options.labels_file.empty() && kind != "images")
+    reject(spec, "--labels is of images:DIR alone; leave it out");
   if (options.val_split && options.val_split->required && kind != "images")
     reject(spec, "--val-split divides images:DIR alone; leave it out");
   if (kind == "synthetic") return open_synthetic(split, options);

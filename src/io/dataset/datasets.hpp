@@ -20,6 +20,10 @@ std::unique_ptr<Dataset> open_mnist(const std::string& directory, Split split,
 /// An image folder: <split>/<class>/<image>.
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options);
+/// images:DIR whose labels are in options.labels_file, a CSV file of path and label. Null where no
+/// row is for the evaluation.
+std::unique_ptr<EncodedDataset> open_labelled(const std::string& directory, Split split,
+                                              const DatasetOptions& options);
 /// Shards of tf.Examples: train-00000-of-01024, and validation-, val- or test- likewise.
 std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Split split,
                                               const DatasetOptions& options);

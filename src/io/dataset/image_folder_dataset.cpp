@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -11,6 +10,7 @@
 #include "io/dataset/class_names.hpp"
 #include "io/dataset/datasets.hpp"
 #include "io/dataset/image_listing.hpp"
+#include "io/dataset/val_split.hpp"
 #include "io/files/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
@@ -104,28 +104,6 @@ constexpr std::string_view no_such_class =
 constexpr std::string_view labels_by_place =
     "; no training part and no checkpoint names the classes: labels are its own folders in order";
 
-/// What a class has in a folder.
-struct ListedFile {
-  std::string name;
-  std::uint64_t bytes = 0;
-};
-
-// Whether each file is for the evaluation. A file that comes or goes moves no other one but the one
-// at the border.
-std::vector<bool> drawn_for_evaluation(const std::vector<ListedFile>& files,
-                                       const std::string& label, const ValSplit& split) {
-  std::vector<std::pair<std::uint64_t, std::size_t>> order;
-  for (std::size_t i = 0; i < files.size(); ++i)
-    order.emplace_back(hash_text(label + "/" + files[i].name, split.seed), i);
-  std::ranges::sort(order);
-  auto count = static_cast<std::size_t>(std::lround(split.share * double(files.size())));
-  if (split.share > 0 && files.size() > 1)
-    count = std::clamp<std::size_t>(count, 1, files.size() - 1);
-  std::vector<bool> drawn(files.size(), false);
-  for (std::size_t i = 0; i < count; ++i) drawn[order[i].second] = true;
-  return drawn;
-}
-
 class Images final : public EncodedDataset {
  public:
   /// Those of `home`; a class's label is its place in `names`. With `options.val_split` those of
@@ -190,9 +168,11 @@ Images::Images(const fs::path& home, std::vector<std::string> names, Split split
 }
 
 void Images::append(const fs::path& directory, int label) {
-  std::vector<ListedFile> files;
+  std::vector<std::string> files;
+  std::vector<std::uint64_t> sizes;
   lister_.list(directory, [&](const std::string& name, std::uint64_t bytes) {
-    files.push_back({name, bytes});
+    files.push_back(name);
+    sizes.push_back(bytes);
   });
   if (files.empty())
     fail_images(directory, "the class has no images, in it or in its folders" + left_out());
@@ -201,10 +181,10 @@ void Images::append(const fs::path& directory, int label) {
   if (val_split_) for_evaluation = drawn_for_evaluation(files, names_[label], *val_split_);
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (for_evaluation[i] != (split_ == Split::evaluation)) continue;
-    files_.add(files[i].name);
+    files_.add(files[i]);
     labels_.push_back(label);
-    manifest_ = hash_text(files[i].name, manifest_);
-    manifest_ = hash_text(fmt::format("{} {}", label, files[i].bytes), manifest_);
+    manifest_ = hash_text(files[i], manifest_);
+    manifest_ = hash_text(fmt::format("{} {}", label, sizes[i]), manifest_);
   }
 }
 
@@ -237,6 +217,7 @@ std::string Images::description() const {
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options) try {
   at(options.progress, Work::list, directory);
+  if (!options.labels_file.empty()) return open_labelled(directory, split, options);
   const SplitFolders folders = split_folders(directory, options.progress);
   const bool trains = split == Split::training;
   const bool divides = options.val_split && !options.elsewhere && folders.evaluation.empty();

@@ -105,6 +105,7 @@ io::DatasetOptions dataset_options(RunPlan& plan, const DataToOpen& how) {
                           .progress = progress};
   if (saved) data.class_names = saved->class_names;
   data.val_split = val_split;
+  data.labels_file = o.labels;
   data.only_evaluated = o.eval_only;
   data.wnids = wnids_of(o, source, saved);
   if (o.data != "synthetic" && o.val_data != "synthetic") return data;

@@ -82,6 +82,9 @@ struct DatasetOptions {
   std::vector<std::string> wnids = {};
   /// Of images:DIR whose classes lie in DIR itself, or in train/ alone: what is evaluated on.
   std::optional<ValSplit> val_split = {};
+  /// Of images:DIR: a CSV file of paths in DIR and labels, names or numbers, in place of folders.
+  /// Paths in val/ and the like are evaluated on, else what val_split draws.
+  std::string labels_file = {};
   /// The evaluation is of another data set than the training: class_names are the training's, and
   /// images may also lie in DIR/<class>/.
   bool elsewhere = false;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t file_header = 0x04034b50, directory_header = 0x02014b50,
                         directory_end = 0x06054b50;
 constexpr std::uint64_t file_header_bytes = 30, extra_head_bytes = 4, alignment = 64;
-constexpr std::uint16_t version = 20, stored = 0, midnight = 0, first_of_1980 = 0x21;
+constexpr std::uint16_t version = 20, stored_method = 0, midnight = 0, first_of_1980 = 0x21;
 
 /// Little-endian fields, one behind the other.
 class Fields {
@@ -60,7 +60,7 @@ void ZipWriter::add(const std::string& name, std::string_view bytes) {
                                   static_cast<std::uint32_t>(at_)});
   const std::string padding = padding_behind(at_ + file_header_bytes + name.size());
   Fields header;
-  header.add(file_header).add(version).add(std::uint16_t{0}).add(stored);
+  header.add(file_header).add(version).add(std::uint16_t{0}).add(stored_method);
   header.add(midnight).add(first_of_1980).add(entry.crc).add(entry.size).add(entry.size);
   header.add(short_size(name)).add(short_size(padding)).add(name).add(padding);
   put(header.text());
@@ -72,7 +72,7 @@ void ZipWriter::finish() {
   const std::uint64_t first = at_;
   for (const Entry& entry : entries_) {
     Fields header;
-    header.add(directory_header).add(version).add(version).add(none).add(stored);
+    header.add(directory_header).add(version).add(version).add(none).add(stored_method);
     header.add(midnight).add(first_of_1980).add(entry.crc).add(entry.size).add(entry.size);
     header.add(short_size(entry.name)).add(none).add(none).add(none).add(none);
     header.add(std::uint32_t{0}).add(entry.offset).add(entry.name);

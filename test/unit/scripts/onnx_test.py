@@ -23,39 +23,6 @@ except ImportError as missing:
 
 DUMP, MODELS, NAMES = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
 LIMIT, IMAGES = 1e-4, 3
-# What no network of the zoo has, and matrices where others have images.
-OPERATIONS = """
-model operations classes=5
-input size=13x10 mean=0.4,0.5,0.6 deviation=0.2,0.25,0.3
-conv = convolution channels=8 kernel=3x5 stride=2 bias=0
-gelu_tanh
-blur_pool size=3 stride=1
-reflect_pad border=2
-norm = layer_norm
-wide = average_pool norm size=3 stride=2 padding=1 count-padding=yes
-narrow = average_pool norm size=3 stride=2 padding=1
-both = sum wide narrow
-hidden = matrix_product outputs=16
-hidden_norm = batch_norm
-gelu
-flat_norm = layer_norm
-factors = matrix_product outputs=8
-gates = hard_sigmoid
-scaled = scale both gates
-other = convolution channels=7 kernel=3 groups=1 padding=1
-other_norm = batch_norm gamma=none
-joined = concat scaled other_norm
-shortcut stride=2 channels=20
-silu
-lrn radius=2
-p = matrix_product outputs=6
-q = matrix_product p outputs=4
-both_flat = concat p q
-sigmoid
-head = matrix_product outputs=$classes
-multiply factor=3
-loss
-"""
 
 
 def words(text):
@@ -102,9 +69,7 @@ def main():
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "out").mkdir()
-        operations = pathlib.Path(folder, "operations.model")
-        operations.write_text(OPERATIONS)
-        for model in [operations, *([MODELS / f"{name}.model" for name in NAMES] or sorted(MODELS.glob("*.model")))]:
+        for model in [pathlib.Path(__file__).parents[2] / "support/operations.model", *([MODELS / f"{name}.model" for name in NAMES] or sorted(MODELS.glob("*.model")))]:
             errors, apart, norms = errors_of(model, pathlib.Path(folder, "out"))
             bad += max(errors.values()) > LIMIT or apart < 0.005
             print(f"{model.stem}: " + ", ".join(f"{what} {value:.1e}" for what, value in errors.items()) + f"; images are {apart:.3f} apart; {norms} BatchNorms left", flush=True)

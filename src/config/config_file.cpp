@@ -206,12 +206,12 @@ std::string keep_standard_input() {
   return fmt::format("/proc/{}/fd/{}", ::getpid(), file);
 }
 
-std::string why_no_config_file(const std::string& path) {
+std::string why_no_config_file(const std::string& path, const std::string& name) {
   struct stat file {};
-  if (::stat(path.c_str(), &file) != 0) return path + ": " + std::generic_category().message(errno);
-  if (!S_ISREG(file.st_mode)) return path + ": is not a regular file";
+  if (::stat(path.c_str(), &file) != 0) return name + ": " + std::generic_category().message(errno);
+  if (!S_ISREG(file.st_mode)) return name + ": is not a regular file";
   if (file.st_size > config_bytes)
-    return fmt::format("{}: {} bytes are no configuration: it has at most 1 MiB", path,
+    return fmt::format("{}: {} bytes are no configuration: it has at most 1 MiB", name,
                        file.st_size);
   return "";
 }

@@ -93,7 +93,7 @@ std::vector<FileLine> read_config(std::istream& text, const std::string& file,
 /// which this process and programs that it becomes keep open.
 std::string keep_standard_input();
 
-/// Why `path` can be no configuration file; empty: it may be one.
-std::string why_no_config_file(const std::string& path);
+/// Why `path`, which is called `name`, can be no configuration file; empty: it may be one.
+std::string why_no_config_file(const std::string& path, const std::string& name);
 
 }  // namespace ringtrain::config

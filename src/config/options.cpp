@@ -109,7 +109,7 @@ Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
   app_.set_config("--config")->take_last()->check([this, before_reading](const std::string& path) {
     config_file_ = path == standard_input_ ? "standard input" : path;
     if (before_reading && path != standard_input_) before_reading(path);
-    return why_no_config_file(path);
+    return why_no_config_file(path, config_file_);
   });
   app_.config_formatter(std::make_shared<FileReader>(table_, config_file_));
 }

@@ -21,6 +21,12 @@ def _command():
     return [found]
 
 
+def _environment():
+    """Without what launchers say to their ranks: the program that is started is a job of its own."""
+    launchers = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
+
+
 class Network:
     """Weights of a file, to predict with. `model`: the network's name, where the file holds weights only; `options`: others of `train`."""
 
@@ -38,14 +44,16 @@ class Network:
             array, told = os.path.join(folder, "images.npy"), os.path.join(folder, "told.jsonl")
             numpy.save(array, images)
             run = subprocess.run([*_command(), "--predict", array, "--output", told, "--top-k", "1000000", "--quiet", *self._options],
-                                 stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, env=_environment())
             if run.returncode != 0:
                 said = [line for line in run.stderr.splitlines() if not line.startswith("fault: ")]
                 raise ValueError("\n".join(said) or f"train ended with {run.returncode}")
+            probabilities = None
             with open(told, encoding="utf-8") as lines:
-                rows = [json.loads(line) for line in lines]
-        probabilities = numpy.full((len(rows), max(len(row.get("classes", ())) for row in rows)), numpy.nan)
-        for row, of_row in zip(rows, probabilities):
-            for one in row.get("classes", ()):
-                of_row[one["index"]] = one["probability"]
-        return probabilities
+                for place, line in enumerate(lines):
+                    classes = json.loads(line).get("classes", ())
+                    if probabilities is None and classes:
+                        probabilities = numpy.full((len(images), len(classes)), numpy.nan)
+                    for one in classes:
+                        probabilities[place, one["index"]] = one["probability"]
+        return numpy.full((len(images), 0), numpy.nan) if probabilities is None else probabilities

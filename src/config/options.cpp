@@ -223,6 +223,8 @@ void Parser::check_contradictions() const {
         "each is all that a run does; give one of them");
   for (const char* name : {"output", "top-k", "class-names"})
     need(name, o.predicts(), "says how --predict PATH... tells classes; add it");
+  need("weights", o.eval_only || !o.init_from.empty(),
+       "says what is evaluated or started from, but a training that goes on has all; leave it out");
   need("val-data", !o.predicts(), "is what an evaluation reads; --predict reads its PATHs");
   need("without-lost-hosts", given("restarts"), "says how --restarts N starts again; add it");
   need("timeline-spans", !o.timeline.empty(), "says how much --timeline FILE keeps; add it");

@@ -26,6 +26,16 @@
 namespace ringtrain::train {
 namespace {
 
+// What follows evaluations, in words.
+std::string best_text(const config::Options& o) {
+  std::string text;
+  if (o.keep_best)
+    text += " --keep-best " + config::enumerator<config::Metric>().write(*o.keep_best);
+  if (o.until) text += " --until " + config::metric_goal().write(*o.until);
+  if (o.patience) text += fmt::format(" --patience {}", *o.patience);
+  return text;
+}
+
 // What all ranks must have alike: what is computed, and which collectives are called when.
 allreduce::Agreement claims(const RunPlan& plan) {
   const config::Options& o = plan.options;
@@ -35,17 +45,21 @@ allreduce::Agreement claims(const RunPlan& plan) {
   return {{"build", program_hash()},
           {"model", o.model},
           {"options", config::canonical_config(o)},
-          {"run", fmt::format(
-                      "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}{}", o.eval_every,
-                      *o.check_every, tried, o.shard_optimizer ? " --shard-optimizer" : "",
-                      o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
-                      o.watchdog == config::Watching::off ? " --watchdog off" : "",
-                      o.watchdog_silence_s == config::Options().watchdog_silence_s
-                          ? ""
-                          : fmt::format(" --watchdog-silence {}s", o.watchdog_silence_s),
-                      o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
-                      o.require_efficiency ? " --require-efficiency" : "",
-                      o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
+          {"run",
+           fmt::format(
+               "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}{}{}", o.eval_every,
+               *o.check_every, tried, best_text(o), o.shard_optimizer ? " --shard-optimizer" : "",
+               o.predicts()  ? " --predict"
+               : o.eval_only ? " --eval-only"
+                             : "",
+               o.init_from.empty() ? "" : " --init-from",
+               o.watchdog == config::Watching::off ? " --watchdog off" : "",
+               o.watchdog_silence_s == config::Options().watchdog_silence_s
+                   ? ""
+                   : fmt::format(" --watchdog-silence {}s", o.watchdog_silence_s),
+               o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
+               o.require_efficiency ? " --require-efficiency" : "",
+               o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
           {"training data", plan.training ? hex(plan.training->manifest_hash()) : "none"},
           {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }

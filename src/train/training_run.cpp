@@ -119,7 +119,8 @@ int TrainingRun::evaluate_only() {
   log_.emplace(run_.output, run_.plan, start_.position, run_.session.rank());
   LogHook logger({.run = run_, .log = *log_});
   ClassAccount classes;
-  const bool tells_classes = !options().report.empty() || !options().metrics.empty();
+  const bool asked = !options().report.empty() || !options().metrics.empty();
+  const bool tells_classes = !run_.session.broadcast(asked ? "yes" : "").empty();
   Evaluator evaluator({.run = run_,
                        .engine = engine_,
                        .control = control_,
@@ -128,8 +129,9 @@ int TrainingRun::evaluate_only() {
   evaluator.evaluate_at(start_.position);
   const bool whole = evaluator.evaluated_step() == start_.position.step && !control_.failure();
   if (tells_classes && whole)
-    if (const auto record = class_record(classes, static_cast<std::int64_t>(start_.position.step),
-                                         *run_.plan.evaluation, run_.session))
+    if (const auto record =
+            class_record(classes, static_cast<std::int64_t>(start_.position.step),
+                         *run_.plan.evaluation, run_.session, !options().report.empty()))
       run_.output.write(*record);
   note_ending(start_.position);
   return control_.exit_code();

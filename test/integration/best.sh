@@ -50,7 +50,7 @@ check "killed: as undisturbed" is "$(saved_best killed1)" "$step"
 
 job 2 --epochs 50 --checkpoint-dir until --until top1=0.5 --metrics until.jsonl
 exits "until" 0
-check "until: said" has '^--until top1=0.5 is reached: top1 0\.[5-9].*, .* s after the start$'
+check "until: said" has '^--until top1=0.5 is reached: top1 0\.[5-9].*, .* s after this run began$'
 check "until: the last evaluation is the first that reaches it" "$python" -c "
 import json
 tops = [r['top1'] for r in map(json.loads, open('until.jsonl')) if r['kind'] == 'eval']

@@ -83,6 +83,32 @@ job 1 --predict images:data --resume "$file" --output set.csv
 exits "a data set" 0
 check "a data set: the same" cmp one.csv set.csv
 
+job 1 --model mlp --data shapes --classes 14 --steps 20 --batch 50 --checkpoint-dir more --eval-every 0
+more=$PWD/$(newest more)
+job 1 --data shapes --eval-only --resume "$more"
+said=$(sed -n 's/.*top-1 \([0-9.]*\) %.* (2000 images)/\1/p' log | head -n 1)
+job 2 --predict shapes --resume "$more" --output more.csv --top-k 14
+exits "data of fewer classes" 0
+check "data of fewer classes: each image has its own" "$python" -c "
+import csv
+rows = list(csv.DictReader(open('more.csv', newline='')))
+right = sum(r['label'] == r['class1'] for r in rows)
+assert len(rows) == 2000 and f'{right / 20:.2f}' == '$said', (right, '$said')"
+ln -s nowhere data/val/red/gone.png
+job 1 --predict data/val/red --resume "$file" --output linked.csv
+exits "a link that leads nowhere" 0
+check "a link that leads nowhere: one line" has "; 1 could not be read; top-1 .* of 7 with a label"
+rm data/val/red/gone.png
+cp one.csv kept.csv && printf 'old' >one.csv
+job 2 --predict data/val --resume "$file" --output one.csv --max-time 0.001
+exits "no time" 75
+check "no time: the file is as it was" is "$(cat one.csv)" old
+mv kept.csv one.csv
+if [ -w /dev/full ]; then
+  timeout 100 "$train" --predict data/val --resume "$file" >/dev/full 2>log </dev/null
+  exits "nothing can be written" 75
+fi
+
 head -c 60 data/val/green/01.png >broken.png
 timeout 100 "$train" --predict odd/* broken.png data/val/red none.jpg --resume "$file" --top-k 1 >out.csv 2>log </dev/null
 exits "some cannot be read" 0

@@ -92,6 +92,8 @@ std::string others_than_new(const std::filesystem::path& directory, int opened,
                             WorkProgress* progress) {
   const std::vector<std::string> names = checkpoint_names(opened);
   const std::vector<Newest> others = lineages_in(directory, opened, progress);
+  if (const auto best = lineage_at(opened, best_name); others.empty() && best)
+    return fmt::format("has {} of {}", best_name, lineage_text(*best));
   if (!others.empty()) return "has checkpoints of " + newest_text(others.front());
   return names.empty() ? "" : fmt::format("has {}, whose lineage cannot be read", names.front());
 }

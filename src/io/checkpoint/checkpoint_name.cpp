@@ -68,8 +68,8 @@ bool is_temporary_name(std::string_view name) {
   const auto dot = name.rfind('.');
   if (dot == std::string_view::npos) return false;
   const std::string_view of = name.substr(0, dot), maker = name.substr(dot + 1);
-  return (checkpoint_step(of) || of == "lock" || of == "last-save.txt") && !maker.empty() &&
-         maker.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
+  return (checkpoint_step(of) || of == "lock" || of == "last-save.txt" || of == best_name) &&
+         !maker.empty() && maker.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
 }
 
 std::vector<std::string> names_in(int directory) {

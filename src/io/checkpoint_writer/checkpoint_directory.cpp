@@ -227,7 +227,7 @@ std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& wr
   follow_umask(file.get());
   // NFS may tell of a failed write here only
   check_storage(::close(file.release()), "close");
-  publish(unfinished, name, snapshot.lineage, written.state_hash);
+  publish(unfinished, name, snapshot, written.state_hash);
   intact_.insert(name);
   if (snapshot.metadata.is_best) publish_best(name, snapshot, writer);
   return written.bytes;
@@ -258,17 +258,18 @@ void CheckpointDirectory::publish_best(const std::string& name, const Snapshot& 
 }
 
 void CheckpointDirectory::publish(const std::string& temporary, const std::string& name,
-                                  const std::string& lineage, std::uint64_t state_hash) {
+                                  const Snapshot& snapshot, std::uint64_t state_hash) {
   lease_->require();
   if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str()))
-    replace_unless_equal(temporary, name, lineage, state_hash);
+    replace_unless_equal(temporary, name, snapshot, state_hash);
   // an equal file's name too: who put it there may have died before this call
   sync_directory(directory_.get());
 }
 
 void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
-                                               const std::string& name, const std::string& lineage,
+                                               const std::string& name, const Snapshot& snapshot,
                                                std::uint64_t state_hash) {
+  const std::string& lineage = snapshot.lineage;
   const auto retries = std::make_shared<RetryBudget>();  // trouble that passes is no damage
   if (lineage_at(directory_.get(), name, retries.get()).value_or(lineage) != lineage)
     throw Error(Exit::storage, "rename to " + name,
@@ -277,8 +278,11 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
   try {
     const CheckpointFile old = open_checkpoint_at(directory_.get(), name, path_, nullptr, retries);
     old.verify();
-    if (old.state_hash() == state_hash) return;  // resumed and ended at once: nothing new
-    was = "of run " + old.run_id();
+    const bool same_state = old.state_hash() == state_hash;
+    const CheckpointMetadata &before = old.metadata(), &now = snapshot.metadata;
+    if (same_state && before.best == now.best && before.is_best == now.is_best)
+      return;  // resumed and ended at once: nothing new
+    was = same_state ? "" : "of run " + old.run_id();
   } catch (const StaleCheckpoint&) {
     throw;  // it says nothing of the file: this save fails, the next one tries again
   } catch (const Error& failure) {
@@ -293,7 +297,7 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
                                     name.c_str());
                 }),
                 "rename of the temporary");
-  notes_.push_back(fmt::format("replaced {}, which was {}", name, was));
+  if (!was.empty()) notes_.push_back(fmt::format("replaced {}, which was {}", name, was));
 }
 
 bool CheckpointDirectory::is_intact(const std::string& name) {

@@ -65,11 +65,11 @@ class CheckpointDirectory {
   void require_space(std::uint64_t needed_bytes) const;
   std::string new_name(std::string_view name);
   FileDescriptor create(const std::string& temporary);
-  void publish(const std::string& temporary, const std::string& name, const std::string& lineage,
+  void publish(const std::string& temporary, const std::string& name, const Snapshot& snapshot,
                std::uint64_t state_hash);
   void publish_best(const std::string& name, const Snapshot& snapshot, FileWriter& writer);
   void replace_unless_equal(const std::string& temporary, const std::string& name,
-                            const std::string& lineage, std::uint64_t state_hash);
+                            const Snapshot& snapshot, std::uint64_t state_hash);
   bool is_intact(const std::string& name);
 
   std::string path_;

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "io/dataset/datasets.hpp"
 #include "ringtrain/base/text.hpp"
@@ -85,14 +87,23 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
 }
 
 std::unique_ptr<Dataset> open_to_predict(const std::vector<std::string>& paths,
+                                         const std::vector<std::string>& names,
                                          const DatasetOptions& options) {
+  const std::string& first = paths.front();
   const bool one = paths.size() == 1;
-  if (one && paths[0].ends_with(".npy")) return open_numpy(paths[0], options);
-  if (!one || std::ranges::find(kinds, parts_of(paths[0]).kind) == kinds.end())
-    return open_paths(paths, options);
-  auto dataset = open_dataset(paths[0], Split::evaluation, options);
+  const auto is_array = [](const std::string& path) { return path.ends_with(".npy"); };
+  if (!one && std::ranges::any_of(paths, is_array))
+    throw Error(Exit::usage, "--predict", "takes one array at a time, and nothing beside it");
+  DatasetOptions of_paths = options;
+  of_paths.class_names = names;
+  if (one && is_array(first)) return open_numpy(first, of_paths);
+  std::error_code unknown;
+  const bool is_path = first.find(':') == first.npos && std::filesystem::exists(first, unknown);
+  if (!one || is_path || std::ranges::find(kinds, parts_of(first).kind) == kinds.end())
+    return open_paths(paths, of_paths);
+  auto dataset = open_dataset(first, Split::evaluation, options);
   if (!dataset)
-    throw Error(Exit::data, "--predict " + printable(paths[0]),
+    throw Error(Exit::data, "--predict " + printable(first),
                 "has no part for evaluation; name a folder without images: to predict all in it");
   return dataset;
 }

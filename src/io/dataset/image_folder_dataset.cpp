@@ -225,6 +225,8 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
     throw Error(Exit::usage, "--val-split with images:" + printable(directory),
                 printable(folders.evaluation.filename().native()) +
                     "/ there is what is evaluated on; leave --val-split out");
+  if (divides && folders.training.empty() && folders.unused.empty())
+    fail_images(directory, "no class directories there; images belong in <class>/");
   const bool bare =
       (options.elsewhere || divides) && folders.training.empty() && !folders.unused.empty();
   if (trains && folders.training.empty() && !bare)
@@ -260,6 +262,10 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
   DatasetOptions of_images = options;
   if (!divides) of_images.val_split.reset();
   auto images = std::make_unique<Images>(home, std::move(names), split, of_images);
+  if (images->size() == 0)
+    fail_images(home, fmt::format("--val-split {} leaves no image to {} on: classes of one image "
+                                  "are trained on",
+                                  options.val_split->share, trains ? "train" : "evaluate"));
   const bool tells_unused = !unused.empty() && !bare;
   options.tell(
       fmt::format("{}, to {} on{}{}{}{}", images->description(), trains ? "train" : "evaluate",

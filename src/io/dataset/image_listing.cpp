@@ -89,9 +89,11 @@ void ImageLister::visit(const fs::path& folder, const std::string& prefix, const
   bool has_images = false;
   for (const FolderEntry& entry : entries) {
     if (entry.is_folder) continue;
-    const auto bytes = size_for_manifest(entry.path);
+    std::error_code unknown;
+    const bool gone = gone_too_ && entry.is_link && !fs::exists(entry.path, unknown);
+    const auto bytes = gone ? 0 : size_for_manifest(entry.path);
     advance(progress_);
-    if (!is_image(entry.path)) continue;
+    if (gone ? !has_image_extension(entry.path) : !is_image(entry.path)) continue;
     found(prefix + entry.path.filename().native(), bytes);
     has_images = true;
   }

@@ -32,7 +32,10 @@ class ImageLister {
   /// Is given an image's path from the listed folder on, and its size.
   using Found = std::function<void(const std::string& name, std::uint64_t bytes)>;
 
-  explicit ImageLister(WorkProgress* progress) : progress_(progress) {}
+  /// `gone_too`: a link that leads nowhere is listed by its extension, with no bytes, in place of
+  /// being a failure.
+  explicit ImageLister(WorkProgress* progress, bool gone_too = false)
+      : progress_(progress), gone_too_(gone_too) {}
 
   /// A folder's own images come first, in the order of their bytes, then those of each folder in
   /// it. A file without an image's extension is opened, and is one where it begins as one. Throws
@@ -54,6 +57,7 @@ class ImageLister {
   };
 
   WorkProgress* const progress_;
+  const bool gone_too_;
   std::vector<std::filesystem::path> open_;  // the folders that it is in, links resolved
   std::uint64_t folders_ = 0;
   Skipped files_, links_;

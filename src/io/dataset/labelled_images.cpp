@@ -49,7 +49,7 @@ std::optional<std::size_t> column(const std::vector<std::string>& head,
 std::vector<LabelledFile> read_labels(const std::string& file, WorkProgress* progress) {
   at(progress, Work::open, file);
   std::vector<std::uint8_t> bytes;
-  read_file(file, bytes, progress);
+  read_large_file(file, bytes, progress);
   std::vector<std::vector<std::string>> rows;
   try {
     rows = csv_rows({reinterpret_cast<const char*>(bytes.data()), bytes.size()});

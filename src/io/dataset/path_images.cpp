@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -44,9 +45,11 @@ class PathImages final : public EncodedDataset {
     manifest_ = hash_text(fmt::format("{} {}", file.native(), label), manifest_);
   }
   void add_folder(const fs::path& folder, ImageLister& lister);
+  int label_of(const std::string& folder);
 
   const std::vector<std::string> names_;
   const LabelsByName by_name_;
+  std::map<std::string, int> labels_of_folders_;
   std::vector<std::string> files_;
   std::vector<std::int32_t> labels_;
   std::string left_out_;
@@ -55,23 +58,26 @@ class PathImages final : public EncodedDataset {
 
 // "photos/" is called photos, and "." as the folder is.
 std::string own_name(const fs::path& folder) {
+  fs::path named = folder.lexically_normal();
+  if (!named.has_filename()) named = named.parent_path();  // it ends in a slash
+  const fs::path name = named.filename();
+  if (!name.empty() && name != "." && name != "..") return name;
   std::error_code unknown;
-  const fs::path whole = fs::weakly_canonical(folder, unknown);
-  return (unknown ? folder : whole).filename();
+  return fs::weakly_canonical(folder.empty() ? "." : folder, unknown).filename();
 }
 
 PathImages::PathImages(const std::vector<std::string>& paths, const DatasetOptions& options)
     : EncodedDataset(options.max_pixels),
       names_(options.class_names),
       by_name_(names_, "is no class") {
-  ImageLister lister(options.progress);
+  ImageLister lister(options.progress, true);
   for (const std::string& path : paths) {
     at(options.progress, Work::list, path);
     std::error_code unknown;  // then it is read as a file, which says why it cannot be
     if (fs::is_directory(path, unknown))
       add_folder(path, lister);
     else
-      add(path, by_name_.find(own_name(fs::path(path).parent_path())).label);
+      add(path, label_of(own_name(fs::path(path).parent_path())));
   }
   left_out_ = lister.left_out();
   if (files_.empty())
@@ -79,12 +85,19 @@ PathImages::PathImages(const std::vector<std::string>& paths, const DatasetOptio
                 "there are no images" + left_out_);
 }
 
+// Many images share a folder, and a name that is no class is sought among all.
+int PathImages::label_of(const std::string& folder) {
+  const auto [known, is_new] = labels_of_folders_.try_emplace(folder, -1);
+  if (is_new) known->second = by_name_.find(folder).label;
+  return known->second;
+}
+
 void PathImages::add_folder(const fs::path& folder, ImageLister& lister) {
-  const int of_folder = by_name_.find(own_name(folder)).label;
+  const int of_folder = label_of(own_name(folder));
   lister.list(folder, [&](const std::string& name, std::uint64_t) {
     int label = of_folder;
     for (const fs::path& inner : fs::path(name).parent_path())
-      if (label < 0) label = by_name_.find(inner.native()).label;
+      if (label < 0) label = label_of(inner.native());
     add(folder / name, label);
   });
 }

@@ -43,5 +43,8 @@ void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRe
                WorkProgress* progress = nullptr);
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes,
                WorkProgress* progress = nullptr);
+/// The same for what holds a whole data set, which may be as large as the memory.
+void read_large_file(const std::string& path, std::vector<std::uint8_t>& bytes,
+                     WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain::io

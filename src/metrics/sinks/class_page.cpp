@@ -50,7 +50,10 @@ std::string table_of(const ClassRecord& r) {
 // A row for each label, a column for each prediction; the darker, the more of the row.
 std::string matrix_of(const ClassRecord& r) {
   constexpr std::size_t most_cells = 20'000;
-  if (r.confusions.size() > most_cells || r.classes.empty()) return "";
+  if (r.classes.empty()) return "";
+  if (r.confusions.size() > most_cells)
+    return fmt::format("<p class=\"soft\">{} pairs of classes are too many for a picture.</p>\n",
+                       r.confusions.size());
   const auto classes = std::ssize(r.classes);
   std::string cells;
   for (const ClassRecord::Confusion& c : r.confusions) {
@@ -114,10 +117,10 @@ std::string worst_of(const ClassRecord& r) {
   std::string images;
   for (const ClassRecord::Image& i : r.worst)
     images += fmt::format(
-        "<figure><img alt=\"\" src=\"data:image/png;base64,{}\"><figcaption><b>{}</b>, taken for "
-        "{} ({})<br><small>{}</small></figcaption></figure>",
-        base64(i.png), escaped(i.label), escaped(i.predicted), percent(i.probability),
-        escaped(i.name));
+        "<figure>{}<figcaption><b>{}</b>, taken for {} ({})<br><small>{}</small></figcaption>"
+        "</figure>",
+        i.png.empty() ? "" : "<img alt=\"\" src=\"data:image/png;base64," + base64(i.png) + "\">",
+        escaped(i.label), escaped(i.predicted), percent(i.probability), escaped(i.name));
   return "<div class=\"images\">" + images + "</div>\n";
 }
 

@@ -98,13 +98,7 @@ void CheckpointManager::set_best(const std::string& best) {
   constant_.best = best;
 }
 
-bool CheckpointManager::await_best(const Position& position, const std::string& best,
-                                   const Deadline& deadline) {
-  set_best(best);
-  {
-    const std::scoped_lock lock(constant_mutex_);
-    best_step_ = position.step;
-  }
+bool CheckpointManager::await_best(const Position& position, const Deadline& deadline) {
   if (writer_.idle()) return false;
   last_step_.reset();
   while (!can_save(position)) {
@@ -122,9 +116,18 @@ bool CheckpointManager::await_best(const Position& position, const std::string& 
   return true;
 }
 
-void CheckpointManager::save_best(const Position& position, const std::string& best,
+void CheckpointManager::begin_best(const Position& position, const std::string& best) {
+  const std::scoped_lock lock(constant_mutex_);
+  best_before_ = std::exchange(constant_.best, best);
+  best_step_ = position.step;
+}
+
+bool CheckpointManager::save_best(const Position& position, const std::string& best,
                                   const Deadline& deadline) {
-  if (await_best(position, best, deadline)) start_save(position);
+  if (writer_.idle()) return true;  // as rank 0 says, whose writer works
+  if (!await_best(position, deadline)) return false;
+  begin_best(position, best);
+  return start_save(position);
 }
 
 // By time a save is tried again at every step, and in an evaluation at every batch.
@@ -251,6 +254,11 @@ void CheckpointManager::report_events(const std::vector<io::SaveEvent>& events) 
     skipped_ += event.kind == io::SaveEvent::Kind::skipped;
     const bool unsaved =
         event.kind == io::SaveEvent::Kind::failed || event.kind == io::SaveEvent::Kind::skipped;
+    if (unsaved && best_step_ == event.step) {
+      set_best(best_before_);
+      best_step_.reset();
+      best_failed_ = true;
+    }
     if (unsaved && answering_.erase(event.step) > 0)
       tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
     if (event.kind != io::SaveEvent::Kind::saved) continue;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ringtrain/base/clock.hpp"
@@ -55,10 +56,13 @@ class CheckpointManager {
   /// save is due. Collective where the ranks have shards.
   virtual void save(const Position& position) { start_save(position); }
   /// Saves `position` as the best so far, also where it was saved before, and waits for a slot
-  /// until then; what is in the way is told. Saves from here on say `best`
-  /// (CheckpointMetadata::best). Collective where the ranks have shards.
-  virtual void save_best(const Position& position, const std::string& best,
+  /// until then. Saves from then on say `best` (CheckpointMetadata::best). False: no slot was free,
+  /// which is told; rank 0's word counts. Collective where the ranks have shards.
+  virtual bool save_best(const Position& position, const std::string& best,
                          const Deadline& deadline);
+  /// Whether the last of those has failed, or was given up, since this was asked. Saves then say
+  /// again what they said before it.
+  bool take_best_failed() { return std::exchange(best_failed_, false); }
   /// Saves from here on say so: this evaluation was not the best.
   void set_best(const std::string& best);
   /// Whether rank 0 wants all ranks to save their shards steps_to_start() behind `next`, and is
@@ -113,7 +117,8 @@ class CheckpointManager {
   bool requested() const { return requested_; }
   bool start_save(const Position& position);
   /// Waits until it can, though this step was saved before. False: not in time.
-  bool await_best(const Position& position, const std::string& best, const Deadline& deadline);
+  bool await_best(const Position& position, const Deadline& deadline);
+  void begin_best(const Position& position, const std::string& best);
   bool can_save(const Position& position);
   /// Whether no copy is under way any more.
   bool hand_over();
@@ -145,6 +150,8 @@ class CheckpointManager {
   io::CheckpointMetadata constant_;                // guarded by constant_mutex_
   mutable std::mutex constant_mutex_;
   std::optional<std::uint64_t> best_step_;  // likewise: this run's best evaluation was of it
+  std::string best_before_;                 // what saves said before the last save of a best one
+  bool best_failed_ = false;
   config::CheckpointEvery every_;
   std::uint64_t epoch_samples_;
   Report report_;

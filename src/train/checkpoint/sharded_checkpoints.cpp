@@ -8,9 +8,13 @@ void ShardedCheckpointManager::save(const Position& position) {
   if (rank_0_says(can_save(position))) save_together(position);
 }
 
-void ShardedCheckpointManager::save_best(const Position& position, const std::string& best,
+bool ShardedCheckpointManager::save_best(const Position& position, const std::string& best,
                                          const Deadline& deadline) {
-  if (rank_0_says(await_best(position, best, deadline))) save_together(position);
+  const bool saves = rank_0_says(await_best(position, deadline));
+  if (!saves) return false;
+  begin_best(position, best);
+  save_together(position);
+  return true;
 }
 
 bool ShardedCheckpointManager::wants(const Position& next) {

@@ -28,7 +28,7 @@ class ShardedCheckpointManager final : public CheckpointManager {
         patience_s_(patience_s) {}
 
   void save(const Position& position) override;
-  void save_best(const Position& position, const std::string& best,
+  bool save_best(const Position& position, const std::string& best,
                  const Deadline& deadline) override;
   bool wants(const Position& next) override;
   void save_together(const Position& position) override;

@@ -176,9 +176,13 @@ std::vector<std::string> start_from_published(const std::filesystem::path& path,
 std::vector<std::string> load_weights(const std::filesystem::path& path, config::Weights weights,
                                       Heads heads, const model::Graph& graph,
                                       const TrainingState& state, WorkProgress* progress) {
-  return io::WeightsFile::is_one(path)
-             ? start_from_published(path, heads, graph, state, progress)
-             : start_from_checkpoint(path, weights, heads, graph, state, progress);
+  const bool published = io::WeightsFile::is_one(path);
+  if (published && weights != config::Weights::automatic)
+    throw Error(Exit::usage, "--weights with --init-from " + brief(path.string()),
+                "is for checkpoints of ringtrain; of such a file the average is taken where it has "
+                "one: leave --weights out");
+  return published ? start_from_published(path, heads, graph, state, progress)
+                   : start_from_checkpoint(path, weights, heads, graph, state, progress);
 }
 
 std::vector<std::string> init_from(const std::filesystem::path& path, config::Weights weights,

@@ -15,9 +15,9 @@ void ClassAccount::add(const Batch& batch, std::span<const float> logits) {
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
     const Sample& sample = batch.samples[i];
     const auto own = logits.subspan(i * classes, classes);
-    if (sample.target.label < 0 || std::ranges::any_of(own, [](float v) { return std::isnan(v); }))
-      continue;
+    const bool counts = std::ranges::none_of(own, [](float v) { return std::isnan(v); });
     const auto best = std::ranges::max_element(own);  // of equal ones the first
+    if (sample.target.label < 0 || !counts || !std::isfinite(*best)) continue;
     double sum = 0;
     for (const float logit : own) sum += std::exp(double(logit) - double(*best));
     add({.loss = std::log(sum) + double(*best) - double(own[sample.target.label]),
@@ -73,7 +73,8 @@ void ClassAccount::take(const std::string& text) {
   keep_worst();
 }
 
-metrics::ClassRecord ClassAccount::record(std::int64_t step, const io::Dataset& data) const {
+metrics::ClassRecord ClassAccount::record(std::int64_t step, const io::Dataset& data,
+                                          bool with_images) const {
   constexpr int side = 112;
   const std::vector<std::string>& names = data.class_names();
   metrics::ClassRecord record{.step = step};
@@ -102,22 +103,23 @@ metrics::ClassRecord ClassAccount::record(std::int64_t step, const io::Dataset& 
                             .predicted = class_of(g.predicted).name,
                             .probability = g.probability,
                             .loss = g.loss});
-    try {
-      record.worst.back().png = io::png_thumbnail(data.read(g.sample).view(), side);
-    } catch (const Error&) {  // it could be read before; the page does without
-    }
+    if (with_images) try {
+        record.worst.back().png = io::png_thumbnail(data.read(g.sample).view(), side);
+      } catch (const Error&) {  // it could be read before; the page does without
+      }
   }
   return record;
 }
 
 std::optional<metrics::ClassRecord> class_record(const ClassAccount& account, std::int64_t step,
                                                  const io::Dataset& data,
-                                                 const allreduce::MpiSession& session) {
+                                                 const allreduce::MpiSession& session,
+                                                 bool with_images) {
   const std::vector<std::string> of_ranks = session.gather(account.text());
   if (of_ranks.empty()) return std::nullopt;
   ClassAccount all;
   for (const std::string& rank : of_ranks) all.take(rank);
-  return all.record(step, data);
+  return all.record(step, data, with_images);
 }
 
 }  // namespace ringtrain::train

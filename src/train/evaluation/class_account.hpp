@@ -26,9 +26,9 @@ class ClassAccount {
   /// As text, for another rank's take().
   std::string text() const;
   void take(const std::string& text);
-  /// What all that was counted comes to, with thumbnails of the worst images of `data`, which are
-  /// read once more.
-  metrics::ClassRecord record(std::int64_t step, const io::Dataset& data) const;
+  /// What all that was counted comes to. With images: thumbnails of the worst ones of `data`, which
+  /// are read once more.
+  metrics::ClassRecord record(std::int64_t step, const io::Dataset& data, bool with_images) const;
 
  private:
   struct Bin {
@@ -51,6 +51,7 @@ class ClassAccount {
 /// What all ranks have counted, on rank 0. Collective.
 std::optional<metrics::ClassRecord> class_record(const ClassAccount& account, std::int64_t step,
                                                  const io::Dataset& data,
-                                                 const allreduce::MpiSession& session);
+                                                 const allreduce::MpiSession& session,
+                                                 bool with_images);
 
 }  // namespace ringtrain::train

@@ -37,11 +37,17 @@ class BestEvaluations final : public Hook {
   void read(const std::string& before);
   /// Whether that is the best evaluation so far.
   bool is_best(double value) const;
+  /// Saves that step as the best one, which it stays only where that has begun.
+  void keep(const Position& position);
+  /// What rank 0 alone knows, of its saves. Collective.
+  bool rank_0_says(bool mine) const;
   void judge(std::optional<double> now);
 
   const Parts parts_;
-  std::optional<metrics::BestEvaluation> best_;
-  int since_ = 0;  // evaluations behind it
+  // What best.h5 has, or will have, and what it had before the last save of it.
+  std::optional<metrics::BestEvaluation> best_, kept_, before_;
+  std::int64_t evaluated_ = -1;  // the last step that was
+  int since_ = 0;                // evaluations behind it
   bool ends_ = false;
 };
 

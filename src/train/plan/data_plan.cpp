@@ -141,9 +141,9 @@ std::vector<std::string> names_of(const model::Model& model, const config::Optio
 }
 
 void open_to_predict(RunPlan& plan, const DataToOpen& how) {
-  io::DatasetOptions data = dataset_options(plan, how);
-  data.class_names = names_of(how.source.make(), plan.options, how.saved);
-  plan.evaluation = io::open_to_predict(plan.options.predict, data);
+  plan.class_names = names_of(how.source.make(), plan.options, how.saved);
+  plan.evaluation =
+      io::open_to_predict(plan.options.predict, plan.class_names, dataset_options(plan, how));
   how.tell(plan.evaluation->description() + ", to predict");
 }
 
@@ -153,7 +153,7 @@ void open_evaluation(RunPlan& plan, io::DatasetOptions data) {
   const bool elsewhere = !o.val_data.empty();
   const std::string& spec = elsewhere ? o.val_data : o.data;
   data.elsewhere = elsewhere;
-  if (elsewhere && plan.training) data.class_names = plan.training->class_names();
+  if (plan.training) data.class_names = plan.training->class_names();
   plan.evaluation = io::open_dataset(spec, io::Split::evaluation, data);
   if (!plan.evaluation && o.follows_best())
     throw Error(Exit::usage, "--keep-best, --until and --patience",

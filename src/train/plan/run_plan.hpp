@@ -46,8 +46,9 @@ struct RunPlan {
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   optim::OptimizerSettings optimizer;
   optim::LearningRate learning_rate;
-  io::Augmentation augmentation;  ///< of training
-  io::Augmentation evaluated;     ///< how evaluation sees an image
+  io::Augmentation augmentation;              ///< of training
+  io::Augmentation evaluated;                 ///< how evaluation sees an image
+  std::vector<std::string> class_names = {};  ///< of the network, by label, for --predict
   /// The network for the sizes of these, where they are others than the model's.
   std::optional<model::Graph> training_graph = {}, evaluation_graph = {};
 

@@ -113,11 +113,12 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
 
 /// Opens what --predict names: files and folders of images, in that order and a folder's by name,
 /// one data set as open_dataset() takes it, for its evaluation, or one array of numpy.save(), uint8
-/// of images x height x width x channels (3 or 1). `options.class_names` are the
-/// network's. An image's label is that of the outermost of its folders, from the named one on, that
-/// is called as a class. A file that is not there is an unreadable sample. Throws Error(Exit::data)
+/// of images x height x width x channels (3 or 1). `names` are those of the network's classes: an
+/// image's label is that of the outermost of its folders, from the named one on, that is called so;
+/// -1 where none is. A file that is not there is an unreadable sample. Throws Error(Exit::data)
 /// where there is no image at all, and as open_dataset() does.
 std::unique_ptr<Dataset> open_to_predict(const std::vector<std::string>& paths,
+                                         const std::vector<std::string>& names,
                                          const DatasetOptions& options);
 
 /// Whether training, evaluation or packing ends where so many of `samples` cannot be read: more

@@ -83,7 +83,7 @@ struct Array {
 Array read_array(const fs::path& path, std::size_t dimensions, WorkProgress* progress) {
   at(progress, Work::index, path.native());
   std::vector<std::uint8_t> bytes;
-  read_file(path, bytes, progress);
+  read_large_file(path, bytes, progress);
   bytes = unzipped(path, std::move(bytes));
   const std::size_t head = 4 + 4 * dimensions;
   const std::uint32_t magic = 0x800 + static_cast<std::uint32_t>(dimensions);

@@ -98,7 +98,7 @@ class NumpyImages final : public Dataset {
 NumpyImages::NumpyImages(const std::string& path, const DatasetOptions& options)
     : names_(options.class_names) {
   at(options.progress, Work::open, path);
-  read_file(path, pixels_, options.progress);
+  read_large_file(path, pixels_, options.progress);
   const auto header = header_of(pixels_);
   if (!header) fail_array(path, "is no file of numpy.save()");
   const std::vector<std::uint64_t> shape = shape_of(header->text);

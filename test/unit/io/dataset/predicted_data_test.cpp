@@ -36,7 +36,7 @@ std::string npy_header(std::string_view shape, std::string_view type = "|u1") {
 }
 
 std::unique_ptr<Dataset> open_predicted(std::vector<std::string> paths) {
-  return open_to_predict(paths, {.class_names = {"cat", "dog"}});
+  return open_to_predict(paths, {"cat", "dog"}, {});
 }
 
 std::string predicted_complaint(const std::string& path) {

@@ -65,7 +65,7 @@ TEST_CASE("classes: precision, recall and F1 are scikit-learn's, however ranks d
   const Greys data;
 
   for (const ClassAccount* account : {&whole, &one}) {
-    const metrics::ClassRecord r = account->record(5, data);
+    const metrics::ClassRecord r = account->record(5, data, false);
     // sklearn.metrics.precision_recall_fscore_support([0,0,1,1,2,2,2], [0,1,1,1,2,0,2])
     REQUIRE(r.classes.size() == 3);
     const double precision[] = {0.5, 2. / 3, 1}, recall[] = {0.5, 1, 2. / 3},
@@ -85,7 +85,7 @@ TEST_CASE("classes: precision, recall and F1 are scikit-learn's, however ranks d
 TEST_CASE("classes: the calibration error is the mean distance of confidence and accuracy") {
   ClassAccount account;
   account.add(batch_of(0, 8), logits_of(0, 8));
-  const metrics::ClassRecord r = account.record(0, Greys());
+  const metrics::ClassRecord r = account.record(0, Greys(), true);
 
   double expected = 0;  // each image is alone in its bin, but for those of 0.5 and 1 in one
   const double heights[] = {3, 0.5, 2, 1, 4, 1.5, 0.25};
@@ -102,7 +102,7 @@ TEST_CASE("classes: the calibration error is the mean distance of confidence and
 TEST_CASE("classes: the worst images come first, as PNG where they can be read once more") {
   ClassAccount account;
   account.add(batch_of(0, 8), logits_of(0, 8));
-  const metrics::ClassRecord r = account.record(0, Greys());
+  const metrics::ClassRecord r = account.record(0, Greys(), true);
 
   REQUIRE(r.worst.size() == 7);
   CHECK(r.worst[0].name == "5");  // a 2 that was taken for a 0 with a logit of 1.5

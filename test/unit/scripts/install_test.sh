@@ -53,7 +53,7 @@ for name in train ringtrain; do
   env -i "PATH=$PATH" "there/bin/$name" --version >log 2>&1
   check "$name runs" has '^ringtrain [0-9]'
 done
-"$train" --help | grep -oE '^  --[a-z-]+' | tr -d ' ' >options
+"$train" --help | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' >options
 check "the help has options" test "$(wc -l <options)" -gt 60
 while read -r option; do
   sed 's/\\-/-/g' there/share/man/man1/train.1 >log

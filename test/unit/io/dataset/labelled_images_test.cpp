@@ -78,7 +78,7 @@ TEST_CASE("labels: rows in val/ are evaluated on, else what --val-split draws of
 }
 
 TEST_CASE("labels: what cannot be is said with file and row") {
-  CHECK_THAT(labels_complaint(""), Contains("labels.csv: holds no rows of path,label"));
+  CHECK_THAT(labels_complaint("\n"), Contains("labels.csv: holds no rows of path,label"));
   CHECK_THAT(labels_complaint("a.png\n"), Contains("row 1 has no path and label: a.png"));
   CHECK_THAT(labels_complaint("path,label\na.png,\n"), Contains("row 2 has no path and label"));
   CHECK_THAT(labels_complaint("\"a.png,0\n"), Contains("line 1: a quote does not end"));

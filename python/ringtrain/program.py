@@ -27,6 +27,9 @@ def become(program, words):
 
 
 def train():
+    if sys.argv[1:2] == ["track"]:
+        from . import track
+        return track.main(sys.argv[2:])
     if not os.path.exists(os.path.join(ENVIRONMENT, "libmpi.so.40")):
         folder = find_open_mpi()
         if folder is None:

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """module_test.py TRAIN PYTHON_FOLDER: the module `ringtrain` reads what TRAIN writes, and TRAIN what it writes."""
+import csv
+import json
 import os
 import pathlib
 import subprocess
@@ -57,6 +59,35 @@ class Module(unittest.TestCase):
         torn.write_text(text + "nonsense\n")
         with self.assertRaisesRegex(ValueError, f"torn.jsonl:{whole + 1}: no record"):
             ringtrain.read_metrics(torn)
+
+    def test_an_array_is_predicted_as_train_predicts_it(self):
+        os.environ["RINGTRAIN_PROGRAM"] = TRAIN
+        images = np.random.default_rng(1).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+        np.save(self.folder / "images.npy", images)
+        subprocess.run([TRAIN, "--predict", "images.npy", "--init-from", self.file, "--output", "told.jsonl", "--top-k", "10"], cwd=self.folder, check=True,
+                       capture_output=True)
+        told = [json.loads(line)["classes"] for line in open(self.folder / "told.jsonl", encoding="utf-8")]
+        network = ringtrain.load(self.file)
+        probabilities = network.predict(images)
+        self.assertEqual(probabilities.shape, (5, 10))
+        np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+        for of_image, classes in zip(probabilities, told):
+            self.assertEqual([of_image[c["index"]] for c in classes], [c["probability"] for c in classes])
+        self.assertEqual(network.predict(images[..., 0]).shape, (5, 10))
+        with self.assertRaisesRegex(ValueError, "uint8"):
+            network.predict(images.astype(np.float32))
+        with self.assertRaisesRegex(ValueError, "nowhere.h5"):
+            ringtrain.load("nowhere.h5").predict(images)
+
+    def test_records_go_to_a_table(self):
+        from ringtrain import track
+        track.main([str(self.folder / "run.jsonl"), "--to", "csv", "--output", str(self.folder / "run.csv")])
+        rows = list(csv.DictReader(open(self.folder / "run.csv", newline="", encoding="utf-8")))
+        steps = [row for row in rows if row["step/loss"]]
+        wanted = ringtrain.read_metrics(self.folder / "run.jsonl")["step"]
+        self.assertEqual([(int(row["step"]), float(row["step/loss"]), float(row["step/phases/forward"])) for row in steps],
+                         [(r["step"], r["loss"], r["phases"]["forward"]) for r in wanted])
+        self.assertEqual({row["run"] for row in rows}, {wanted[0]["run"]})
 
     def test_a_checkpoint_is_read_as_hdf5_has_it(self):
         saved = ringtrain.read_checkpoint(self.file)

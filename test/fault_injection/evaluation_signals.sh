@@ -31,7 +31,7 @@ strike() { # NAME SIGNAL RANK
   date +%s.%N >"$1/fault"
   kill "-$2" "$(cat "$1/$3")"
 }
-evaluations() { grep '"kind":"eval"' "$1/metrics"; }
+evaluations() { sed -n '/"kind":"eval"/s/,"time":.*//p' "$1/metrics"; }
 cut_short() { # NAME RANKS RANK: SIGTERM to that rank
   local seconds
   start "$1" "$2"

@@ -249,7 +249,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
   const bool of_options = !(o.model.empty() && o.model_file.empty());
   const bool published = of_options && !o.init_from.empty() && io::WeightsFile::is_one(o.init_from);
   std::optional<io::CheckpointFile> file;
-  // It knows its classes, whoever names the network.
+  // It knows its classes, and how images were divided, whoever names the network.
   if (named || published || !of_options || o.eval_only || o.val_split ||
       may_have_imagenet_labels(o))
     file = peek(o.resume, o.checkpoint_dir, progress);

@@ -1,35 +1,17 @@
 // Any bytes as an array of images: a data set whose labels and images are in range, or refused with
 // Error. The first byte says what of: 0, one of numpy.save(); odd, MNIST's images, with labels
 // beside them. Else they are CSV, whose fields have no more bytes than the file.
-#include <filesystem>
-#include <fstream>
-
+#include "fuzz/memory_folder.hpp"
 #include "io/dataset/datasets.hpp"
 #include "io/files/csv.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-void expect(bool kept) {
-  if (!kept) __builtin_trap();
-}
-
-void write(const fs::path& path, std::span<const std::uint8_t> bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
-}
-
-/// In memory, for as long as the process lives.
-struct Folder {
-  fs::path path = fs::path("/dev/shm") / ("arrays_fuzz." + std::to_string(::getpid()));
-  Folder() { fs::create_directory(path); }
-  ~Folder() { fs::remove_all(path); }
-};
 
 void read_all(const io::Dataset& data) {
   const auto reader = data.reader();
@@ -43,15 +25,15 @@ void read_all(const io::Dataset& data) {
 std::unique_ptr<io::Dataset> open(const fs::path& folder, std::uint8_t kind,
                                   std::span<const std::uint8_t> bytes) {
   if (kind == 0) {
-    write(folder / "a.npy", bytes);
+    write_bytes(folder / "a.npy", bytes);
     return io::open_numpy((folder / "a.npy").native(), {.class_names = {"a"}});
   }
   const std::size_t count = kind / 2;
   const auto size = static_cast<std::uint8_t>(count);
   std::vector<std::uint8_t> labels{0, 0, 8, 1, 0, 0, 0, size};
   labels.resize(labels.size() + count, 9);
-  write(folder / "train-labels-idx1-ubyte", labels);
-  write(folder / "train-images-idx3-ubyte", bytes);
+  write_bytes(folder / "train-labels-idx1-ubyte", labels);
+  write_bytes(folder / "train-images-idx3-ubyte", bytes);
   return io::open_mnist(folder.native(), io::Split::training, nullptr);
 }
 
@@ -70,7 +52,7 @@ void read_rows(std::string_view text) try {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
-  static const Folder folder;
+  static const MemoryFolder folder("arrays_fuzz");
   if (size == 0) return 0;
   if (bytes[0] > 0 && bytes[0] % 2 == 0) {
     read_rows({reinterpret_cast<const char*>(bytes) + 1, size - 1});

@@ -14,17 +14,13 @@ global_pool
 fc = matrix_product outputs=$classes
 loss
 MODEL
-"$python" - <<'PYTHON'
-import os, random, struct, zlib
+PYTHONPATH=$support "$python" -B - <<'PYTHON'
+import random
+from small_png import write_png
 random.seed(1)
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 def image(path, channel):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     pixel = lambda: bytes(random.randint(0, 255) if c != channel else random.randint(60, 255) for c in range(3))
-    rows = b"".join(b"\0" + b"".join(pixel() for _ in range(20)) for _ in range(20))
-    with open(path, "wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 20, 20, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    write_png(path, 20, [b"".join(pixel() for _ in range(20)) for _ in range(20)])
 for split, images in ("train", 90), ("val", 21):
     for i in range(images):
         image(f"data/{split}/{['blue, deep', 'green', 'red'][i % 3]}/{i:02}.png", 2 - i % 3)

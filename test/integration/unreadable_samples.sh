@@ -15,17 +15,13 @@ global_pool
 fc = matrix_product outputs=$classes
 loss
 MODEL
-"$python" - <<'PYTHON'
-import os, random, struct, zlib
+PYTHONPATH=$support "$python" -B - <<'PYTHON'
+import random
+from small_png import write_png
 random.seed(1)
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 for split, images in ("train", 24), ("val", 6):
-    os.makedirs(f"data/{split}/a"), os.makedirs(f"data/{split}/b")
     for i in range(images):
-        rows = b"".join(b"\0" + random.randbytes(3 * 8) for _ in range(8))
-        with open(f"data/{split}/{'ab'[i % 2]}/{i:02}.png", "wb") as file:
-            file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+        write_png(f"data/{split}/{'ab'[i % 2]}/{i:02}.png", 8, [random.randbytes(3 * 8) for _ in range(8)])
 PYTHON
 cp -r data sound
 

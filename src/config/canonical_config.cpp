@@ -15,13 +15,13 @@ namespace {
 using nlohmann::json;
 
 // allreduce and bucket-mb: they choose the order in which a sum's terms are added.
-constexpr std::array<std::string_view, 27> change_the_numbers = {
+constexpr std::array<std::string_view, 28> change_the_numbers = {
     "model",          "classes",         "data",         "seed",           "epochs",
     "steps",          "batch",           "global-batch", "accumulate",     "device",
     "precision",      "optimizer",       "lr",           "lr-schedule",    "warmup-epochs",
     "weight-decay",   "label-smoothing", "ema",          "on-nan",         "allreduce",
     "bucket-mb",      "deterministic",   "fusion",       "gradient-dtype", "compress",
-    "sync-batchnorm", "val-split"};
+    "sync-batchnorm", "val-split",       "freeze"};
 
 json value_of(const OptionEntry& entry) {
   const std::string value = entry.value();

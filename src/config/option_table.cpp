@@ -80,6 +80,11 @@ void add_model_and_data(Table& t, Request& r) {
         {"init-from", "FILE", "start from the weights of a checkpoint, safetensors or torch's .pth",
          "none"},
         any_text());
+  t.add(o.freeze,
+        {"freeze", "PATTERN,...",
+         "leave these parameters as they are: 'features,stem.*', or '*,!fc': all but fc",
+         "none, or as resumed"},
+        any_text());
   t.flag(o.sync_batchnorm, "sync-batchnorm", "normalise by the images of all ranks");
 
   t.group("data");

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
@@ -13,14 +14,29 @@ namespace {
 // Flat ranges of the given lengths, one after the other.
 template <class Items, class Length>
 std::vector<Range> consecutive(const Items& items, Length length) {
-  std::vector<Range> ranges;
+  std::vector<Range> ranges(items.size());
   std::size_t first = 0;
-  for (const auto& item : items) {
-    ranges.push_back({first, length(item)});
-    first += length(item);
-  }
+  for (const bool frozen : {false, true})
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (items[i].frozen != frozen) continue;
+      ranges[i] = {first, length(items[i])};
+      first += ranges[i].count;
+    }
   return ranges;
 }
+
+// How long all are; but for the frozen ones.
+template <class Items, class Length>
+std::size_t total(const Items& items, Length length, bool frozen_too) {
+  std::size_t sum = 0;
+  for (const auto& item : items)
+    if (frozen_too || !item.frozen) sum += length(item);
+  return sum;
+}
+
+std::size_t length_of(const Parameter& parameter) { return parameter.count(); }
+std::size_t length_of(const Statistic& statistic) { return 2 * statistic.channels; }
+constexpr auto length = [](const auto& item) { return length_of(item); };
 
 std::string text(const compute::ConvolutionShape& w) {
   const std::string window = fmt::format("{} {} {} {} {} {} {} {}", w.height, w.width, w.stride_y,
@@ -64,49 +80,69 @@ std::string attributes(const Operation& operation) {
 
 }  // namespace
 
+std::vector<ParameterId> parameters_of(const Node& node) {
+  std::vector<ParameterId> ids;
+  const auto take = [&](const std::optional<ParameterId>& id) {
+    if (id) ids.push_back(*id);
+  };
+  std::visit(
+      [&](const auto& o) {
+        if constexpr (requires { o.w; }) take(o.w);
+        if constexpr (requires { o.b; }) take(o.b);
+        if constexpr (requires { o.gamma; }) take(o.gamma);
+        if constexpr (requires { o.beta; }) take(o.beta);
+      },
+      node.operation);
+  return ids;
+}
+
 std::size_t Parameter::count() const {
   return std::accumulate(dims.begin(), dims.end(), std::size_t{1}, std::multiplies{});
 }
 
 std::vector<compute::ParameterRange> Graph::parameter_ranges() const {
-  return consecutive(parameters, [](const Parameter& p) { return p.count(); });
+  return consecutive(parameters, length);
 }
 
 std::vector<compute::StatisticsRange> Graph::statistics_ranges() const {
-  return consecutive(statistics, [](const Statistic& s) { return 2 * s.channels; });
+  return consecutive(statistics, length);
 }
 
-std::size_t Graph::parameter_count() const {
-  return parameters.empty() ? 0 : parameter_ranges().back().end();
+std::size_t Graph::parameter_count() const { return total(parameters, length, true); }
+std::size_t Graph::statistic_count() const { return total(statistics, length, true); }
+std::size_t Graph::learning_count() const { return total(parameters, length, false); }
+std::size_t Graph::moving_count() const { return total(statistics, length, false); }
+
+namespace {
+
+// Of the forward pass of one image.
+double multiply_adds_of(const Graph& graph, const Node& node) {
+  if (const auto* c = std::get_if<Convolution>(&node.operation))
+    return double(graph.tensors[node.output].pixels()) * double(graph.parameters[c->w].count());
+  if (const auto* m = std::get_if<MatrixProduct>(&node.operation))
+    return double(graph.parameters[m->w].count());
+  return 0;
 }
 
-std::size_t Graph::statistic_count() const {
-  return statistics.empty() ? 0 : statistics_ranges().back().end();
-}
+}  // namespace
 
 double Graph::multiply_adds() const {
   double sum = 0;
-  for (const Node& node : nodes) {
-    if (const auto* c = std::get_if<Convolution>(&node.operation))
-      sum += double(tensors[node.output].pixels()) * double(parameters[c->w].count());
-    if (const auto* m = std::get_if<MatrixProduct>(&node.operation))
-      sum += double(parameters[m->w].count());
-  }
+  for (const Node& node : nodes) sum += multiply_adds_of(*this, node);
   return sum;
 }
 
-// The first layer needs no gradient of the image.
 double Graph::training_flops() const {
-  double first = 0;
-  for (const Node& node : nodes)
-    if (const auto* c = std::get_if<Convolution>(&node.operation)) {
-      first = double(tensors[node.output].pixels()) * double(parameters[c->w].count());
-      break;
-    } else if (const auto* m = std::get_if<MatrixProduct>(&node.operation)) {
-      first = double(parameters[m->w].count());
-      break;
-    }
-  return 6 * multiply_adds() - 2 * first;
+  std::vector<bool> wanted(tensors.size());  // whether a parameter depends on its gradient
+  double sum = 0;
+  for (const Node& node : nodes) {
+    const bool below = std::ranges::any_of(node.inputs, [&](auto id) { return wanted[id]; });
+    const bool learns = std::ranges::any_of(
+        parameters_of(node), [&](ParameterId id) { return !parameters[id].frozen; });
+    sum += 2 * multiply_adds_of(*this, node) * (1 + (learns ? 1 : 0) + (below ? 1 : 0));
+    if (node.output != compute::no_tensor) wanted[node.output] = below || learns;
+  }
+  return sum;
 }
 
 std::uint64_t Graph::structure_hash() const {

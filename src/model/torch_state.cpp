@@ -48,7 +48,7 @@ void add_statistics(const Graph& graph, std::vector<TorchTensor>& tensors) {
   const auto ranges = graph.statistics_ranges();
   const auto without = norms_without_gamma(graph);
   for (std::size_t s = 0; s < ranges.size(); ++s) {
-    const auto& [name, channels, momentum] = graph.statistics[s];
+    const auto& [name, channels, momentum, frozen] = graph.statistics[s];
     const std::size_t mean = ranges[s].first;
     if (without.contains(static_cast<StatisticId>(s)))
       tensors.push_back({name + ".weight", {channels}, TorchTensor::Values::ones});

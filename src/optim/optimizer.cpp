@@ -75,7 +75,7 @@ Range common(Range a, Range b) {
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gradients,
-                     Memory& memory, std::optional<Part> part)
+                     Memory& memory, std::optional<Part> part, View average)
     : settings_(settings),
       parameters_(parameters),
       gradients_(gradients),
@@ -92,8 +92,11 @@ Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gr
   expects(!part_ || settings.kind != OptimizerKind::lars, "Optimizer: lars has all parameters");
   add_rule_slots(memory);
   if (settings_.ema > 0) {
-    buffers_.push_back(memory.allocate(parameters_.size()));
-    slots_.push_back({"ema", buffers_.back()});
+    if (average.size() == 0) {
+      buffers_.push_back(memory.allocate(parameters_.size()));
+      average = buffers_.back();
+    }
+    slots_.push_back({"ema", average.slice(0, parameters_.size())});
   }
   reset();
 }

@@ -35,7 +35,7 @@ inline void fill(const model::Graph& graph, std::span<float> parameters,
   }
   const auto places = graph.statistics_ranges();
   for (std::size_t s = 0; s < places.size(); ++s) {
-    const auto& [name, channels, momentum] = graph.statistics[s];
+    const auto& [name, channels, momentum, frozen] = graph.statistics[s];
     fill(of_seed(name + ".running_mean", seed), statistics.subspan(places[s].first, channels),
          -0.2f, 0.2f);
     fill(of_seed(name + ".running_var", seed),

@@ -73,7 +73,7 @@ class Training {
     monitor::Progress progress;
     train::LastStep last_step;
     train::CpuStepper trainer(
-        {*program, buffers_, graph_.statistics, reducer_, optimizer_, progress, last_step},
+        {*program, buffers_, train::momenta_of(graph_), reducer_, optimizer_, progress, last_step},
         settings, {});
     for (int step = 1; step <= run_.steps; ++step) {
       const std::string folder = "step" + std::to_string(step) + "/";

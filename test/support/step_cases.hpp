@@ -256,9 +256,11 @@ struct NormsInConvolution {
 inline StepCase batch_norm_evaluation_case(const compute::Shape& s) {
   const std::size_t c = s.channels;
   compute::BatchNormForward forward{
-      0, 1, compute::no_tensor, compute::ParameterRange{c, c}, {0, c}, {1, 2 * c}};
+      0, 2, compute::no_tensor, compute::ParameterRange{c, c}, {0, c}, {1, 2 * c}};
   forward.training = false;
-  return {{s, s}, 1, {forward}, 2 * c, 1 + 2 * c};
+  const compute::BatchNormInputGradient backward{
+      1, 3, forward.gamma, forward.beta, forward.statistics, forward.epsilon};
+  return {{s, s, s, s}, 2, {forward, backward}, 2 * c, 1 + 2 * c};
 }
 
 /// Tensors of `a` and of `b` channels, side by side and taken apart again.

@@ -43,6 +43,19 @@ struct BatchNormBackward {
   static constexpr auto gradients = std::tuple(&BatchNormBackward::beta, &BatchNormBackward::gamma);
 };
 
+/// dx = dy * gamma? / sqrt(variance + epsilon), by channel: the gradient of the BatchNormForward of
+/// running statistics with the same `beta`, without what that has of `then` and `residual`.
+struct BatchNormInputGradient {
+  TensorId dy, dx;
+  std::optional<ParameterRange> gamma = std::nullopt;
+  ParameterRange beta;
+  StatisticsRange statistics;
+  float epsilon = 1e-5f;
+  static constexpr const char* name = "BatchNormInputGradient";
+  static constexpr auto reads = std::tuple(&BatchNormInputGradient::dy);
+  static constexpr auto writes = std::tuple(&BatchNormInputGradient::dx);
+};
+
 /// What a step reads in place of a tensor x: then(x * scale + bias + residual?), by channel; that
 /// is a BatchNorm whose batch statistics are known. The residual may be scaled and shifted likewise
 /// (the first block of a ResNet stage): then it has both vectors.

@@ -13,13 +13,6 @@
 
 namespace ringtrain::compute {
 
-/// BatchNorm statistics up to `end`, from where those before ended: running += momentum * (batch -
-/// running).
-struct StatisticsMomentum {
-  std::size_t end = 0;
-  float momentum = 0;
-};
-
 /// The oldest compute capability that can train, as 75 is 7.5 (Turing): CUDA 13 and cuDNN 9 have
 /// dropped those before it.
 inline constexpr int oldest_gpu_capability = 75;
@@ -73,7 +66,7 @@ struct GpuRefusal {
 
 struct GpuTrainingSettings {
   RuleSettings rule;
-  std::vector<DecaySegment> decays;  ///< ascending, covering all parameters
+  std::vector<DecaySegment> decays;  ///< ascending, covering all parameters that learn
   std::vector<StatisticsMomentum> momenta;
   /// Follows the running statistics as the moving average follows the parameters; empty: nothing.
   View averaged_statistics = {};

@@ -261,8 +261,8 @@ struct SoftmaxCrossEntropy {
 using Step =
     std::variant<Input, ConvolutionForward, ConvolutionInputGradient, ConvolutionWeightGradient,
                  MatrixProductForward, MatrixProductInputGradient, MatrixProductWeightGradient,
-                 Pointwise, PointwiseBackward, BatchNormForward, BatchNormBackward, Add,
-                 ScaleForward, ScaleBackward, Concat, ChannelSlice, ShortcutForward,
+                 Pointwise, PointwiseBackward, BatchNormForward, BatchNormBackward,
+                 BatchNormInputGradient, Add, ScaleForward, ScaleBackward, Concat, ChannelSlice, ShortcutForward,
                  ShortcutBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
                  AveragePoolBackward, FilterForward, FilterBackward, ReflectPadForward,
                  ReflectPadBackward, LrnForward, LrnBackward, LayerNormForward, LayerNormBackward,
@@ -324,7 +324,8 @@ struct Schedule {
   std::vector<Step> steps;
   /// The first step of the backward pass; steps.size() for an evaluation.
   std::size_t backward = 0;
-  std::size_t parameters = 0;  ///< elements of the flat parameter and gradient buffers
+  std::size_t parameters = 0;  ///< elements of the flat parameter buffer
+  std::size_t learning = SIZE_MAX;  ///< parameters from here on have no gradient
   std::size_t statistics = 0;  ///< elements of the flat statistics buffer
   int batch = 0;
   /// Of an evaluation or a prediction: what Program::logits() gives. No step writes over it.
@@ -336,6 +337,7 @@ struct Schedule {
     return found == slices.end() ? Slice{id, 0} : found->second;
   }
   bool is_slice(TensorId id) const { return slices.contains(id); }
+  bool learns(const ParameterRange& range) const { return range.first < learning; }
 };
 
 /// Whether `step` reads or writes slices.

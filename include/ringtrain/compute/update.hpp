@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -47,6 +48,13 @@ struct DecaySegment {
   std::uint64_t end;
   double decay;
   bool scaled = false;
+};
+
+/// BatchNorm statistics up to `end`, from where those before ended: running += momentum * (batch -
+/// running).
+struct StatisticsMomentum {
+  std::size_t end = 0;
+  float momentum = 0;
 };
 
 /// How the loss scale follows the gradients: times `backoff` after a step that was skipped, times

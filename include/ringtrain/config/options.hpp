@@ -112,6 +112,7 @@ struct Options {
   std::string data = "shapes";
   std::string val_data;               ///< to evaluate on; empty: `data` has that, too
   std::string labels;  ///< a CSV file in place of folders; empty: folders are classes
+  std::string freeze;                  ///< patterns of names, by model::freeze(); empty: nothing
   std::optional<ValSplit> val_split;  ///< or this share of each class in `data`
   std::optional<int> data_threads;
   std::uint64_t seed = 1;

@@ -41,6 +41,10 @@ struct Parameter {
   Initialiser initial = {};
   /// Whether the recipe's weight decay applies.
   bool decay = false;
+  /// Whether training leaves it as it is: it then has no gradient and no optimizer's state.
+  bool frozen = false;
+  /// As `frozen`, but the step that computes other gradients computes its gradient, too.
+  bool held = false;
   std::size_t count() const;
 };
 
@@ -50,6 +54,8 @@ struct Statistic {
   std::size_t channels = 0;
   /// running = (1 - momentum) * running + momentum * batch.
   float momentum = 0.1f;
+  /// Whether training normalises by it, as evaluation does, and leaves it as it is.
+  bool frozen = false;
 };
 
 using ParameterId = int;
@@ -162,6 +168,9 @@ struct Node {
   compute::TensorId output = compute::no_tensor;
 };
 
+/// Those that an operation has: weights and biases, gammas and betas.
+std::vector<ParameterId> parameters_of(const Node& node);
+
 /// A network: what is computed, not how. Shapes are of one sample (batch = 1).
 struct Graph {
   std::vector<Node> nodes;
@@ -171,17 +180,29 @@ struct Graph {
 
   std::size_t parameter_count() const;
   std::size_t statistic_count() const;
-  /// Offset of each parameter in the flat buffers, in graph order, without gaps.
+  /// Those that are not frozen: so many numbers in front of the flat buffers.
+  std::size_t learning_count() const;
+  std::size_t moving_count() const;
+  /// Offset of each parameter in the flat buffers, without gaps: in graph order, the frozen ones
+  /// behind the others.
   std::vector<compute::ParameterRange> parameter_ranges() const;
   /// Likewise for the statistics: means, then variances, of each.
   std::vector<compute::StatisticsRange> statistics_ranges() const;
   /// Multiply-adds of the forward pass of one image in convolutions and matrix products.
   double multiply_adds() const;
-  /// Floating-point operations of one training image: forward, and two such in backward.
+  /// Floating-point operations of one training image: forward, and in backward one such for the
+  /// weights that learn and one for the gradients of what they read.
   double training_flops() const;
   /// Of operations, shapes and names: equal graphs compute the same and can share checkpoints.
   std::uint64_t structure_hash() const;
 };
+
+/// Freezes the parameters that `patterns` match, and the statistics of BatchNorms that are frozen
+/// whole: shell patterns, separated by commas, of names (`layer1.*`) or of modules (`layer1`). The
+/// last that matches counts; one that begins with `!` frees what it matches. A layer that is frozen
+/// in part, and a LayerNorm behind what learns, are held. Throws Error (usage) where a pattern
+/// matches nothing, or nothing is left to learn.
+void freeze(Graph& graph, const std::string& patterns);
 
 /// How a window's padding is chosen. SAME keeps ceil(size / stride) pixels and puts an odd pixel of
 /// padding after the image, as TensorFlow does.

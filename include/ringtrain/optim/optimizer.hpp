@@ -69,9 +69,10 @@ class Optimizer {
   };
 
   /// The views outlive the optimizer. Slots come from `memory` and are as after reset().
-  /// Without a part it is of all parameters. lars has none, as its rates need whole tensors.
+  /// Without a part it is of all parameters. lars has none, as its rates need whole tensors. The
+  /// moving average lies at the front of `average`; without, in `memory`.
   Optimizer(const OptimizerSettings& settings, View parameters, View gradients, Memory& memory,
-            std::optional<Part> part = std::nullopt);
+            std::optional<Part> part = std::nullopt, View average = {});
 
   /// Slots at their starting values, no step left out; the moving average starts as the parameters
   /// are now.

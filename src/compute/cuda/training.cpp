@@ -47,6 +47,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
       buffers_(buffers),
       sums_(sums),
       settings_(settings),
+      learning_(std::min(schedule.learning, buffers.parameters.size())),
       narrow_parameters_(narrow_copy(buffers.parameters, parts.element)),
       record_(sizeof(Record)),
       decays_(settings.decays.size() * sizeof(DecaySegment)),
@@ -57,8 +58,8 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
                scale_of(record_, offsetof(Record, update.loss_scale), parts.element)),
       batches_(program_.block(), parts.stream, [this](const Event& event) { wait_for(event); }),
       captures_(settings.graph) {
-  expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
-          "GpuTraining: decays cover the parameters");
+  expects(!settings.decays.empty() && settings.decays.back().end == learning_,
+          "GpuTraining: decays cover the parameters that learn");
   write_and_wait(decays_.data(), settings.decays.data(), decays_.size());
   if (sums.sum_over_ranks)
     program_.set_sum_over_ranks(
@@ -78,7 +79,7 @@ CudaTraining::~CudaTraining() {
 }
 
 View CudaTraining::gradients() const {
-  return sums_.all.slice(sums_.head, buffers_.parameters.size());
+  return sums_.all.slice(sums_.head, learning_);
 }
 
 // Among the gradients. The last bucket begins with them.

@@ -77,6 +77,7 @@ class CudaTraining final : public GpuTraining {
   const Buffers buffers_;
   const GpuStepSums sums_;
   const GpuTrainingSettings settings_;
+  const std::size_t learning_;  // parameters, in front of those that are frozen
   DeviceMemory memory_;
   DeviceBytes narrow_parameters_, record_, decays_, workspace_;
   CudaProgram program_;

@@ -23,7 +23,7 @@ bool are_aligned(const std::vector<Range>& ranges) {
 void CudaTraining::add_slots() {
   expects(!sums_.part || are_aligned(sums_.part->ranges), "GpuPart: ranges of whole 16 bytes");
   const std::size_t all = buffers_.parameters.size();
-  std::size_t own = sums_.part ? 0 : all;
+  std::size_t own = sums_.part ? 0 : learning_;
   if (sums_.part)
     for (const Range& range : sums_.part->ranges) own += range.count;
   const auto add = [&](const char* name, std::size_t size) {
@@ -78,8 +78,8 @@ void CudaTraining::queue_update() {
     queue_part_update();
   } else {
     kernels::measure_tensors(settings_.rule, update_buffers(), state, parts_.stream);
-    kernels::update(settings_.rule, update_buffers(), {0, buffers_.parameters.size()}, scalars,
-                    state, parts_.stream);
+    kernels::update(settings_.rule, update_buffers(), {0, learning_}, scalars, state,
+                    parts_.stream);
   }
   std::size_t first = 0;
   for (const auto& [end, momentum] : settings_.momenta) {
@@ -133,7 +133,7 @@ void CudaTraining::queue_part_update() {
   mark(updated);
   sum([&part] { part.gather(); });
   mark(gathered);
-  kernels::adopt(buffers_.parameters.size(), update_buffers(), update_state(), parts_.stream);
+  kernels::adopt(learning_, update_buffers(), update_state(), parts_.stream);
 }
 
 }  // namespace ringtrain::compute::cuda

@@ -43,6 +43,7 @@ namespace {
 using Ids = std::vector<TensorId>;
 Ids sliceable(const BatchNormForward& s) { return {s.x, s.y}; }
 Ids sliceable(const BatchNormBackward& s) { return {s.x, s.dy, s.dx}; }
+Ids sliceable(const BatchNormInputGradient& s) { return {s.dy, s.dx}; }
 Ids sliceable(const BatchNormStatistics& s) { return {s.x}; }
 Ids sliceable(const BatchNormApply& s) { return {s.x, s.y}; }
 Ids sliceable(const BatchNormBackwardReduce& s) { return {s.how.x, s.dy}; }

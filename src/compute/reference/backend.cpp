@@ -109,7 +109,8 @@ class ReferenceProgram final : public Program {
     const std::size_t known = s == 0 ? schedule_.parameters : final_from_[s - 1];
     if (s < schedule_.backward) return;
     if (s == schedule_.backward)
-      std::ranges::copy(state_.batch_statistics, buffers_.batch_statistics.data());
+      std::ranges::copy(std::span(state_.batch_statistics).first(buffers_.batch_statistics.size()),
+                        buffers_.batch_statistics.data());
     for (std::size_t i = final_from_[s]; i < known; ++i)
       buffers_.gradients.data()[i] = static_cast<float>(state_.gradients[i]);
     if (final_from_[s] < known && final) final(final_from_[s]);

@@ -71,6 +71,17 @@ void run(const BatchNormForward& step, State& s) {
 }
 
 template <>
+void run(const BatchNormInputGradient& step, State& s) {
+  const std::size_t channels = s.shape(step.dy).channels;
+  for (std::size_t i = 0; i < s[step.dy].size(); ++i) {
+    const std::size_t c = i % channels;
+    const double gamma = step.gamma ? s.parameters[step.gamma->first + c] : 1;
+    const double variance = s.statistics[step.statistics.first + channels + c];
+    s[step.dx][i] = s[step.dy][i] * gamma / std::sqrt(variance + step.epsilon);
+  }
+}
+
+template <>
 void run(const BatchNormBackward& step, State& s) {
   const int channels = s.shape(step.x).channels;
   const auto& x = s[step.x];

@@ -11,38 +11,23 @@ class Differentiation {
  public:
   explicit Differentiation(compute::Schedule schedule)
       : schedule_(std::move(schedule)),
-        gradient_(schedule_.tensors.size(), compute::no_tensor),
-        wanted_(schedule_.tensors.size(), false) {}
+        gradient_(schedule_.tensors.size(), compute::no_tensor) {}
 
   compute::Schedule run() && {
-    const std::vector<compute::Step> forward = schedule_.steps;
-    for (const compute::Step& step : forward) mark_wanted(step);
-    for (auto step = forward.rbegin(); step != forward.rend(); ++step)
-      std::visit([&](const auto& kind) { differentiate(kind); }, *step);
+    const compute::Schedule forward = schedule_;
+    const Wanted wanted(forward);
+    wanted_ = &wanted;
+    for (auto step = forward.steps.rbegin(); step != forward.steps.rend(); ++step)
+      if (wanted.of_results(*step))
+        std::visit([&](const auto& kind) { differentiate(kind); }, *step);
     return std::move(schedule_);
   }
 
  private:
-  // All but the image has a gradient; what only depends on the image needs none either.
-  void mark_wanted(const compute::Step& step) {
-    if (std::holds_alternative<compute::Input>(step)) return;
-    const bool trains = std::holds_alternative<compute::ConvolutionForward>(step) ||
-                        std::holds_alternative<compute::MatrixProductForward>(step) ||
-                        std::holds_alternative<compute::LayerNormForward>(step) ||
-                        std::holds_alternative<compute::BatchNormForward>(step);
-    bool wanted = trains;
-    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
-      if (access == compute::Access::read) wanted = wanted || wanted_[id];
-    });
-    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
-      if (access == compute::Access::write) wanted_[id] = wanted;
-    });
-  }
-
+  bool wanted(compute::TensorId id) const { return (*wanted_)(id); }
   void push(compute::Step step) { schedule_.steps.push_back(std::move(step)); }
   compute::TensorId like(compute::TensorId id) {
     gradient_.push_back(compute::no_tensor);
-    wanted_.push_back(false);
     const compute::TensorId result = new_tensor(schedule_, compute::Shape(schedule_.tensors[id]));
     if (schedule_.is_slice(id)) lay(result, schedule_.place_of(id));
     return result;
@@ -73,7 +58,7 @@ class Differentiation {
   // Pushes `step` with dx a new gradient of x, where that is wanted.
   template <class Kind>
   void backward_to(compute::TensorId x, Kind step) {
-    if (!wanted_[x]) return;
+    if (!wanted(x)) return;
     step.dx = like(x);
     push(step);
     contribute(x, step.dx);
@@ -95,15 +80,24 @@ class Differentiation {
   }
   void differentiate(const compute::ConvolutionForward& s) {
     const compute::TensorId dy = before(s.then, s.y);
-    push(compute::ConvolutionWeightGradient{s.window, s.x, dy, s.w, s.b});
+    if (schedule_.learns(s.w))
+      push(compute::ConvolutionWeightGradient{s.window, s.x, dy, s.w, s.b});
     backward_to(s.x, compute::ConvolutionInputGradient{s.window, dy, compute::no_tensor, s.w});
   }
   void differentiate(const compute::MatrixProductForward& s) {
     const compute::TensorId dy = before(s.then, s.y);
-    push(compute::MatrixProductWeightGradient{s.x, dy, s.w, s.b});
+    if (schedule_.learns(s.w)) push(compute::MatrixProductWeightGradient{s.x, dy, s.w, s.b});
     backward_to(s.x, compute::MatrixProductInputGradient{dy, compute::no_tensor, s.w});
   }
+  // Running statistics do not depend on x.
+  void differentiate_frozen(const compute::BatchNormForward& s) {
+    const compute::TensorId dy = before(s.then, s.y);
+    backward_to(s.x, compute::BatchNormInputGradient{dy, compute::no_tensor, s.gamma, s.beta,
+                                                     s.statistics, s.epsilon});
+    if (s.residual != compute::no_tensor && wanted(s.residual)) contribute(s.residual, dy);
+  }
   void differentiate(const compute::BatchNormForward& s) {
+    if (!s.training) return differentiate_frozen(s);
     compute::BatchNormBackward b{s.x,
                                  compute::no_tensor,
                                  gradient_[s.y],
@@ -119,11 +113,11 @@ class Differentiation {
     const bool activated = s.then != compute::Activation::none;
     if (residual && activated) {
       b.y = s.y;
-      if (wanted_[s.residual]) b.dresidual = like(s.residual);
+      if (wanted(s.residual)) b.dresidual = like(s.residual);
     }
     push(b);
     contribute(s.x, b.dx);
-    if (residual && wanted_[s.residual]) contribute(s.residual, activated ? b.dresidual : b.dy);
+    if (residual && wanted(s.residual)) contribute(s.residual, activated ? b.dresidual : b.dy);
   }
   void differentiate(const compute::Pointwise& s) {
     const compute::TensorId saved = facts_of(s.f).slope_of_output ? s.y : s.x;
@@ -131,12 +125,12 @@ class Differentiation {
   }
   void differentiate(const compute::Add& s) {
     const compute::TensorId dy = before(s.then, s.y);
-    if (wanted_[s.a]) contribute(s.a, dy);
-    if (wanted_[s.b]) contribute(s.b, dy);
+    if (wanted(s.a)) contribute(s.a, dy);
+    if (wanted(s.b)) contribute(s.b, dy);
   }
   void differentiate(const compute::ScaleForward& s) {
     const auto result = [&](compute::TensorId id) {
-      return wanted_[id] ? like(id) : compute::no_tensor;
+      return wanted(id) ? like(id) : compute::no_tensor;
     };
     const compute::TensorId dx = result(s.x), ds = result(s.s);
     if (dx == compute::no_tensor && ds == compute::no_tensor) return;
@@ -147,7 +141,7 @@ class Differentiation {
   void differentiate(const compute::Concat& s) {
     int first = 0;
     for (const compute::TensorId x : s.x) {
-      if (wanted_[x]) {
+      if (wanted(x)) {
         const compute::TensorId dx = like(x);
         push(compute::ChannelSlice{gradient_[s.y], dx, first});
         contribute(x, dx);
@@ -184,7 +178,7 @@ class Differentiation {
   void differentiate(const compute::Dropout& s) { again(s); }
   template <class Kind>
   void again(Kind s) {
-    if (!wanted_[s.x]) return;
+    if (!wanted(s.x)) return;
     const compute::TensorId x = std::exchange(s.x, gradient_[s.y]);
     s.y = like(x);
     push(s);
@@ -197,7 +191,7 @@ class Differentiation {
 
   compute::Schedule schedule_;
   std::vector<compute::TensorId> gradient_;  // by tensor
-  std::vector<bool> wanted_;  // by tensor: whether a parameter depends on its gradient
+  const Wanted* wanted_ = nullptr;
 };
 
 }  // namespace

@@ -7,10 +7,11 @@ namespace ringtrain::model {
 namespace {
 
 // Whether training knows the slope of `f` behind `producer`: from its output, or, where that is a
-// BatchNorm, from its input, which is kept.
+// BatchNorm of the batch, from its input, which is kept.
 bool knows_slope(const compute::Step& producer, compute::Activation f) {
   const auto* norm = std::get_if<compute::BatchNormForward>(&producer);
-  return facts_of(f).slope_of_output || (norm && norm->residual == compute::no_tensor);
+  return facts_of(f).slope_of_output || 
+         (norm && norm->training && norm->residual == compute::no_tensor);
 }
 
 // The step that makes `producer` apply `after` itself; nullopt where it has no such form.
@@ -63,11 +64,13 @@ bool fuse_residual(compute::Schedule& schedule, const Supports& supports) {
 
 bool fuse_activation(compute::Schedule& schedule, const Supports& supports, Mode mode) {
   const Uses uses(schedule);
+  const Wanted wanted(schedule);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const auto* after = std::get_if<compute::Pointwise>(&schedule.steps[s]);
     if (!after || uses.writer[after->x] == no_step || !uses.only_reader(after->x, s)) continue;
     const std::size_t at = uses.writer[after->x];
-    if (mode == Mode::training && !knows_slope(schedule.steps[at], after->f)) continue;
+    const bool needs_slope = mode == Mode::training && wanted(after->y);
+    if (needs_slope && !knows_slope(schedule.steps[at], after->f)) continue;
     const std::optional<compute::Step> fused = with_activation(schedule.steps[at], *after);
     if (!fused || !supports(schedule, *fused)) continue;
     schedule.steps[at] = *fused;

@@ -34,6 +34,7 @@ class Lowering {
     for (compute::Shape& shape : schedule_.tensors) shape.batch = batch;
     schedule_.batch = batch;
     schedule_.parameters = graph.parameter_count();
+    schedule_.learning = graph.learning_count();
     schedule_.statistics = graph.statistic_count();
   }
 
@@ -78,9 +79,10 @@ class Lowering {
     push(compute::MatrixProductForward{n.inputs[0], n.output, parameters_[o.w], range(o.b)});
   }
   void lower(const Node& n, const BatchNorm& o) {
+    const bool moves = training() && !graph_.statistics[o.statistics].frozen;
     push(compute::BatchNormForward{n.inputs[0], n.output, compute::no_tensor, range(o.gamma),
                                    parameters_[o.beta], statistics_[o.statistics], o.epsilon,
-                                   compute::Activation::none, o.unbiased, training()});
+                                   compute::Activation::none, o.unbiased, moves});
   }
   void lower(const Node& n, const Pointwise& o) {
     push(compute::Pointwise{o.f, n.inputs[0], n.output});

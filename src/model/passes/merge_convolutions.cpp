@@ -34,7 +34,9 @@ std::vector<std::size_t> neighbours(const compute::Schedule& schedule, const Use
   const auto* last = candidate(schedule, uses, at);
   for (const std::size_t reader : uses.readers[last->x]) {
     const auto* next = candidate(schedule, uses, reader);
-    if (reader <= group.back() || !next || next->w.first != last->w.end()) continue;
+    if (reader <= group.back() || !next || next->w.first != last->w.end() ||
+        schedule.learns(next->w) != schedule.learns(last->w))
+      continue;
     group.push_back(reader);
     last = next;
   }

@@ -14,6 +14,7 @@ struct Through {
 
 Through through(const compute::Step& step) {
   if (const auto* s = std::get_if<compute::PointwiseBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<compute::BatchNormInputGradient>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<compute::LrnBackward>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<compute::ScaleBackward>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<compute::LayerNormBackward>(&step)) return {s->dy, s->dx};

@@ -1,4 +1,5 @@
 #pragma once
+#include <variant>
 #include <vector>
 
 #include "ringtrain/compute/step.hpp"
@@ -26,6 +27,45 @@ struct Uses {
 
   std::vector<std::vector<std::size_t>> readers;  ///< steps, in order
   std::vector<std::size_t> writer;                ///< the last step that writes it
+};
+
+/// Which tensors of forward steps need a gradient: those that a parameter that learns is at or below.
+/// All but the image, unless parameters are frozen.
+class Wanted {
+ public:
+  explicit Wanted(const compute::Schedule& schedule)
+      : schedule_(schedule), tensors_(schedule.tensors.size(), false) {
+    for (const compute::Step& step : schedule.steps) mark(step);
+  }
+  bool operator()(compute::TensorId id) const { return tensors_[schedule_.place_of(id).of]; }
+  /// Whether something that `step` writes needs one.
+  bool of_results(const compute::Step& step) const {
+    bool any = false;
+    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
+      any = any || (access == compute::Access::write && (*this)(id));
+    });
+    return any;
+  }
+
+ private:
+  void mark(const compute::Step& step) {
+    bool wanted = std::visit(
+        [&](const auto& kind) {
+          if constexpr (requires { kind.w; }) return schedule_.learns(kind.w);
+          if constexpr (requires { kind.beta.first; }) return schedule_.learns(kind.beta);
+          return false;
+        },
+        step);
+    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
+      wanted = wanted || (access == compute::Access::read && (*this)(id));
+    });
+    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
+      if (access == compute::Access::write && wanted) tensors_[schedule_.place_of(id).of] = true;
+    });
+  }
+
+  const compute::Schedule& schedule_;
+  std::vector<bool> tensors_;
 };
 
 /// Takes out the step at `at`, keeping Schedule::backward at the same step.

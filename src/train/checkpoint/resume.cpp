@@ -12,7 +12,6 @@
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/weights/weights_file.hpp"
-#include "ringtrain/model/zoo.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -213,12 +212,6 @@ std::string val_split_text(const std::optional<config::ValSplit>& split) {
   return nlohmann::json{{"val-split", config::val_split_value().write(*split)}}.dump();
 }
 
-bool may_have_imagenet_labels(const config::Options& o) {
-  const std::vector<std::string> built_in = model::model_names();
-  return std::ranges::count(built_in, o.model) == 0 ||
-         model::make_model(o.model).recipe.imagenet_labels;
-}
-
 void expect_network(const std::string& init_from) {
   if (io::WeightsFile::is_one(init_from))
     throw Error(Exit::usage, "--init-from " + brief(init_from),
@@ -248,11 +241,8 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
   const bool named = o.resume.from == config::Resume::From::file;
   const bool of_options = !(o.model.empty() && o.model_file.empty());
   const bool published = of_options && !o.init_from.empty() && io::WeightsFile::is_one(o.init_from);
-  std::optional<io::CheckpointFile> file;
-  // It knows its classes, and how images were divided, whoever names the network.
-  if (named || published || !of_options || o.eval_only || o.val_split ||
-      may_have_imagenet_labels(o))
-    file = peek(o.resume, o.checkpoint_dir, progress);
+  // It knows its classes, how images were divided and what is frozen, whoever names the network.
+  std::optional<io::CheckpointFile> file = peek(o.resume, o.checkpoint_dir, progress);
   const bool goes_on = file.has_value();
   if (!file && published) return SavedNetwork{.checkpoint = o.init_from, .published = true};
   if (!file && !o.init_from.empty() && (!of_options || o.eval_only)) {
@@ -268,6 +258,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
                       .text = m.network,
                       .class_names = io::class_names_in(m.class_names),
                       .val_split = val_split_in(m.config),
+                      .frozen = text_in(m.config, "freeze"),
                       .hash = m.model_hash,
                       .named = named,
                       .goes_on = goes_on};
@@ -285,6 +276,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                  {"text", network->text},
                  {"class_names", io::class_names_text(network->class_names)},
                  {"config", val_split_text(network->val_split)},
+                 {"frozen", network->frozen},
                  {"hash", network->hash},
                  {"named", network->named},
                  {"goes_on", network->goes_on},
@@ -304,6 +296,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                       found["text"],
                       io::class_names_in(found["class_names"].get<std::string>()),
                       val_split_in(found["config"].get<std::string>()),
+                      found["frozen"],
                       found["hash"],
                       found["named"],
                       found["goes_on"],

@@ -110,7 +110,7 @@ class CpuEngine final : public TrainingEngine, EngineProbe {
   class LoneTrainer final : LoneOptimizer, public CpuStepper {
    public:
     explicit LoneTrainer(CpuEngine& engine)
-        : LoneOptimizer{{engine.plan_.optimizer, engine.buffers_.parameters,
+        : LoneOptimizer{{engine.plan_.optimizer, engine.learning(engine.buffers_.parameters),
                          engine.buffers_.sums.gradients(), engine.memory_}},
           CpuStepper(engine.parts(engine.no_sums_, optimizer), engine.plan_.trainer(), Position{}) {
     }
@@ -120,15 +120,20 @@ class CpuEngine final : public TrainingEngine, EngineProbe {
     return reducer.bounds(
         final_places(make_schedule(plan_, *backend_, model::Mode::training), buffers_.sums));
   }
+  // What learns of a buffer of parameters.
+  View learning(View parameters) const {
+    return parameters.slice(0, plan_.model.graph.learning_count());
+  }
   std::optional<Shards> make_shards_if_any();
   std::optional<optim::Optimizer::Part> part() const {
     if (!shards_) return std::nullopt;
     return optim::Optimizer::Part{shards_->own(), plan_.options.on_nan == config::OnNan::skip};
   }
+  std::vector<optim::Optimizer::Slot> whole_slots() const;
   TrainingState make_state();
   std::unique_ptr<Snapshotter> make_copy(const allreduce::MpiSession& session);
   CpuStepper::Parts parts(allreduce::GradientReducer& reducer, optim::Optimizer& optimizer) {
-    return {*training_, buffers_,     plan_.model.graph.statistics, reducer, optimizer, progress_,
+    return {*training_, buffers_,   momenta_of(plan_.model.graph), reducer, optimizer, progress_,
             last_step_, never_sleeps_};
   }
 
@@ -146,6 +151,7 @@ class CpuEngine final : public TrainingEngine, EngineProbe {
       statistics_sums_;  // in forward and backward; null: none
   const std::unique_ptr<compute::Backend> backend_;
   TrainingBuffers buffers_;
+  const Buffer average_;  // of all parameters; empty: the run has none
   const std::optional<Shards> shards_;
   optim::Optimizer optimizer_;
   const allreduce::ReduceHook update_part_;                  // where there are shards
@@ -207,8 +213,10 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
       backend_(
           compute::make_onednn_backend(&progress, config::cpu_element_of(plan.options.precision))),
       buffers_(plan.model.graph, plan.optimizer.ema > 0, memory_, communicator_->memory()),
+      average_(memory_.allocate(plan.optimizer.ema > 0 ? buffers_.parameters.size() : 0)),
       shards_(make_shards_if_any()),
-      optimizer_(plan.optimizer, initial(), buffers_.sums.gradients(), memory_, part()),
+      optimizer_(plan.optimizer, learning(initial()), buffers_.sums.gradients(), memory_, part(),
+                 average_.view()),
       update_part_([this](View part) { optimizer_.replace(buffers_.sums.gradients_in(part)); }),
       kept_compression_(KeptCompression::make(plan, *communicator_, session)),
       state_(make_state()),
@@ -222,14 +230,15 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
   }
   training_ = compile(model::Mode::training, buffers_);
   evaluation_ = compile(model::Mode::evaluation,
-                        {optimizer_.average().value_or(buffers_.parameters), View(),
+                        {average_.view().size() > 0 ? average_.view() : buffers_.parameters, View(),
                          buffers_.evaluated_statistics(), buffers_.batch_statistics});
 }
 
 std::string CpuEngine::first_non_finite() {
   const model::Graph& graph = plan_.model.graph;
   const auto holder_of = [](const std::vector<Range>& ranges, std::size_t at) {
-    const auto found = std::ranges::find_if(ranges, [&](const Range& r) { return at < r.end(); });
+    const auto found = std::ranges::find_if(
+        ranges, [&](const Range& r) { return at >= r.first && at < r.end(); });
     return static_cast<std::size_t>(found - ranges.begin());
   };
   if (const auto at = optim::first_non_finite(buffers_.sums.gradients()))
@@ -250,9 +259,16 @@ std::optional<Shards> CpuEngine::make_shards_if_any() {
   return make_shards(*communicator_, bounds(as_in_steps), buffers_.sums.place_of(0));
 }
 
+// The average of all parameters, in place of that of those that learn.
+std::vector<optim::Optimizer::Slot> CpuEngine::whole_slots() const {
+  std::vector<optim::Optimizer::Slot> slots = optimizer_.slots();
+  if (average_.view().size() > 0) slots.back().values = average_;
+  return slots;
+}
+
 TrainingState CpuEngine::make_state() {
   TrainingState state(plan_.model.graph, memory_, buffers_.parameters, buffers_.statistics,
-                      optimizer_.slots(), buffers_.averaged_statistics,
+                      whole_slots(), buffers_.averaged_statistics,
                       shards_ ? &*shards_ : nullptr);
   if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
   if (kept_compression_) kept_compression_->add_to(state);
@@ -275,6 +291,7 @@ std::unique_ptr<Stepper> CpuEngine::make_solo_stepper() {
 View CpuEngine::initial() {
   const InitialValues first = initial_values(plan_, &progress_);
   buffers_.set(first.parameters, first.statistics, memory_);
+  if (average_.view().size() > 0) memory_.write(first.parameters, average_);
   return buffers_.parameters;
 }
 

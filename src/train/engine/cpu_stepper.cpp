@@ -26,6 +26,16 @@ void copy(std::span<float> to, std::span<const float> values) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[i];
 }
 
+// Calls f(running, batch, momentum) for each statistic.
+template <class F>
+void for_each_statistic(const CpuStepper::Parts& parts, const F& f) {
+  float* const running = parts.buffers.statistics.view().data();
+  const float* const batch = parts.buffers.sums.statistics().data();
+  std::size_t i = 0;
+  for (const auto& [end, momentum] : parts.momenta)
+    for (; i < end; ++i) f(running[i], batch[i], momentum);
+}
+
 float moved(float running, float batch, float momentum) {
   return running + momentum * (batch - running);
 }
@@ -132,11 +142,11 @@ void CpuStepper::take(std::size_t first, int micro) {
 // found by the next save.
 bool CpuStepper::stays_finite() {
   if (optim::first_non_finite(parts_.buffers.sums.gradients())) return false;
-  const float* running = parts_.buffers.statistics.view().data();
-  const float* batch = parts_.buffers.sums.statistics().data();
-  for (const model::Statistic& norm : parts_.statistics)
-    for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
-      if (!std::isfinite(moved(*running, *batch, norm.momentum))) return false;
+  bool finite = true;
+  for_each_statistic(parts_, [&](float running, float batch, float momentum) {
+    finite = finite && std::isfinite(moved(running, batch, momentum));
+  });
+  if (!finite) return false;
   return !settings().leaves_out || parts_.optimizer.has_part() || parts_.optimizer.stays_finite();
 }
 
@@ -145,11 +155,9 @@ void CpuStepper::update() {
     parts_.optimizer.adopt();
   else
     parts_.optimizer.update({0, parts_.buffers.sums.gradients().size()});
-  float* running = parts_.buffers.statistics.view().data();
-  const float* batch = parts_.buffers.sums.statistics().data();
-  for (const model::Statistic& norm : parts_.statistics)
-    for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
-      *running = moved(*running, *batch, norm.momentum);
+  for_each_statistic(parts_, [](float& running, float batch, float momentum) {
+    running = moved(running, batch, momentum);
+  });
   if (parts_.buffers.averaged_statistics.view().size() > 0)
     optim::move_average(parts_.buffers.averaged_statistics, parts_.buffers.statistics,
                         parts_.optimizer.average_decay());

@@ -16,7 +16,7 @@ class CpuStepper : public Stepper {
   struct Parts {
     compute::Program& program;
     TrainingBuffers& buffers;
-    const std::vector<model::Statistic>& statistics;
+    std::vector<compute::StatisticsMomentum> momenta;
     allreduce::GradientReducer& reducer;
     optim::Optimizer& optimizer;
     monitor::Progress& progress;

@@ -58,7 +58,7 @@ std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& 
   options.gpu.captured = !plan.options.no_graph && !plan.compresses();
   if (plan.options.gradient_dtype != Element::fp32) {
     options.gpu.rounding = &backend;
-    options.gpu.rounded = plan.model.graph.parameter_count();
+    options.gpu.rounded = plan.model.graph.learning_count();
   }
   return allreduce::make_communicator("nccl", session, options);
 }
@@ -316,7 +316,7 @@ void GpuEngine::connect(const allreduce::MpiSession& session) {
 // Without padding, which changes no sum.
 std::vector<std::uint64_t> GpuEngine::bucket_bounds() {
   std::vector<std::uint64_t> bounds = reducer_.bounds(final_places(schedule_, buffers_.sums));
-  bounds.back() = buffers_.sums.place_of(plan_.model.graph.parameter_count());
+  bounds.back() = buffers_.sums.place_of(plan_.model.graph.learning_count());
   return bounds;
 }
 

@@ -9,23 +9,10 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/config/option_values.hpp"
+#include "train/sums/reduction_buffer.hpp"
 
 namespace ringtrain::train {
 namespace {
-
-// Neighbours that move alike move in one kernel.
-std::vector<compute::StatisticsMomentum> momenta_of(const model::Graph& graph) {
-  std::vector<compute::StatisticsMomentum> momenta;
-  std::size_t end = 0;
-  for (const model::Statistic& statistic : graph.statistics) {
-    end += 2 * statistic.channels;
-    if (!momenta.empty() && momenta.back().momentum == statistic.momentum)
-      momenta.back().end = end;
-    else
-      momenta.push_back({end, statistic.momentum});
-  }
-  return momenta;
-}
 
 void show_line(const std::string& line) { write_stderr(line + "\n"); }
 
@@ -36,7 +23,7 @@ compute::GpuTrainingSettings training_settings(const RunPlan& plan, View average
   compute::GpuTrainingSettings settings;
   settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
                    o.epsilon, o.ema,      o.trust_coefficient};
-  settings.decays = optim::decay_segments(o, plan.model.graph.parameter_count());
+  settings.decays = optim::decay_segments(o, plan.model.graph.learning_count());
   settings.momenta = momenta_of(plan.model.graph);
   settings.averaged_statistics = averaged_statistics;
   settings.accumulates = plan.options.accumulate > 1;

@@ -200,12 +200,12 @@ std::optional<double> LinkProbe::share_compressed() const {
   const allreduce::Compression how{.kind = allreduce::Compression::Kind::powersgd, .rank = 4};
   const double numbers =
       allreduce::travelling_numbers(how, gradient_matrices(plan_.model.graph), session_.hosts());
-  return sizeof(float) * numbers / plan_.gradient_bytes({0, plan_.model.graph.parameter_count()});
+  return sizeof(float) * numbers / plan_.gradient_bytes({0, plan_.model.graph.learning_count()});
 }
 
 // As they travel: a head of results and statistics, which is part of the last bucket, as it is.
 double LinkProbe::bytes_of(const Range& bucket) const {
-  const std::size_t head = buckets_.front().end() - plan_.model.graph.parameter_count();
+  const std::size_t head = buckets_.front().end() - plan_.model.graph.learning_count();
   const std::size_t first = std::max(bucket.first, head);
   return double((first - bucket.first) * sizeof(float)) +
          plan_.gradient_bytes({first - head, bucket.end() - first});

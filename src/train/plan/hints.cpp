@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/model/graph.hpp"
 #include "train/plan/run_plan.hpp"
 
@@ -49,12 +50,30 @@ std::string warmup_hint(const RunPlan& plan) {
       warmup, run);
 }
 
+std::string frozen_line(const RunPlan& plan) {
+  if (plan.options.freeze.empty()) return "";
+  const model::Graph& graph = plan.model.graph;
+  const auto frozen = std::ranges::count_if(graph.parameters, &model::Parameter::frozen);
+  return fmt::format("freeze: {} of {} tensors; {} of {} parameters learn: {} MB a step to sum",
+                     frozen, graph.parameters.size(), grouped(graph.learning_count()),
+                     grouped(graph.parameter_count()),
+                     fmt::format("{:.3g}", plan.sum_bytes() * 1e-6));
+}
+
+// With random weights below, not much can be learned.
+std::string frozen_hint(const RunPlan& plan) {
+  const config::Options& o = plan.options;
+  const bool goes_on = o.resume.from == config::Resume::From::file || !o.checkpoint_dir.empty();
+  if (o.freeze.empty() || !o.init_from.empty() || goes_on) return "";
+  return "hint: --freeze without --init-from: what is frozen stays as it was drawn at random";
+}
+
 }  // namespace
 
 std::vector<std::string> RunPlan::hints() const {
   if (options.eval_only) return {};
-  std::vector<std::string> all = {large_batch_hint(*this), single_value_hint(*this),
-                                  warmup_hint(*this)};
+  std::vector<std::string> all = {frozen_line(*this), frozen_hint(*this), large_batch_hint(*this),
+                                  single_value_hint(*this), warmup_hint(*this)};
   std::erase(all, "");
   return all;
 }

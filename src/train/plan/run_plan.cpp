@@ -56,6 +56,7 @@ optim::OptimizerSettings optimizer_of(const config::Options& o, const model::Mod
   const auto ranges = model.graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const model::Parameter& parameter = model.graph.parameters[p];
+    if (parameter.frozen) continue;
     const bool weight = parameter.role == model::Parameter::Role::weight;
     if (settings.kind == optim::OptimizerKind::lars ? weight : parameter.decay)
       settings.decays.push_back({ranges[p], parameter.decay ? 1.0 : 0.0});
@@ -240,8 +241,8 @@ double RunPlan::gradient_bytes(const Range& gradients) const {
 }
 
 double RunPlan::sum_bytes() const {
-  return gradient_bytes({0, model.graph.parameter_count()}) +
-         double(model.graph.statistic_count() * sizeof(float));
+  return gradient_bytes({0, model.graph.learning_count()}) +
+         double(model.graph.moving_count() * sizeof(float));
 }
 
 double RunPlan::learning_rate_of_batch(double times) const {
@@ -317,6 +318,10 @@ void check_sharding(const config::Options& o) {
         Exit::usage, "--shard-optimizer with --optimizer lars",
         "a tensor's rate needs all of its gradient, of which a rank has a part; leave one of "
         "them out");
+  if (!o.freeze.empty() && o.device == config::Device::cuda)
+    throw Error(Exit::usage, "--shard-optimizer with --freeze",
+                "GPUs share the state of all parameters or none; leave --shard-optimizer out: what "
+                "is frozen has no state");
 }
 
 }  // namespace
@@ -338,6 +343,31 @@ void check_channels(const model::Model& model) {
 
 }  // namespace
 
+namespace {
+
+// Of the checkpoint that goes on, unless the user says the same.
+void keep_frozen(config::Options& o, const std::optional<SavedNetwork>& saved) {
+  if (!saved || !saved->goes_on || o.eval_only) return;
+  if (o.freeze.empty()) o.freeze = saved->frozen;
+  if (o.freeze == saved->frozen) return;
+  throw Error(
+      Exit::usage, "--freeze " + printable(o.freeze),
+      fmt::format("{} goes on with {}: leave --freeze out; to train other parts, start another "
+                  "training from it by --init-from",
+                  brief(saved->checkpoint),
+                  saved->frozen.empty() ? "nothing frozen" : "--freeze " + printable(saved->frozen)));
+}
+
+// In all sizes of the network, as they share their parameters.
+void freeze(RunPlan& plan) {
+  if (plan.options.freeze.empty() || plan.options.eval_only) return;
+  model::freeze(plan.model.graph, plan.options.freeze);
+  for (std::optional<model::Graph>* graph : {&plan.training_graph, &plan.evaluation_graph})
+    if (*graph) model::freeze(**graph, plan.options.freeze);
+}
+
+}  // namespace
+
 RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ranks,
                       const Tell& tell, WorkProgress* progress,
                       const std::optional<SavedNetwork>& saved) {
@@ -349,6 +379,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
     plan.options.optimizer = optim::OptimizerKind::sgd;
     plan.options.ema = 0;
   }
+  keep_frozen(plan.options, saved);
   plan.data_threads = options.data_threads.value_or(cpus);
   if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
   const ModelSource source(options, saved);
@@ -366,10 +397,11 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
 
   const model::Recipe& recipe = plan.model.recipe;
   if (!plan.options.lr) plan.options.lr = usual_rate(recipe, plan.global_batch);
+  plan_images(plan);
+  freeze(plan);
   plan.optimizer = optimizer_of(plan.options, plan.model);
   plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
                         plan.epochs};
-  plan_images(plan);
   return plan;
 }
 
@@ -400,8 +432,9 @@ RunPlan plan_without_data(const ModelSource& source, const config::Options& opti
   plan.model = source.make();
   plan.network = source.text(plan.model);
   complete(plan.options, plan.model);
-  plan.optimizer = optimizer_of(plan.options, plan.model);
   plan_images(plan);
+  freeze(plan);
+  plan.optimizer = optimizer_of(plan.options, plan.model);
   plan.share.count = usual_batch.value_or(plan.model.recipe.batch);
   if (options.global_batch)
     plan.share.count = std::max(1, *options.global_batch / options.accumulate);
@@ -413,6 +446,7 @@ std::vector<allreduce::GradientMatrix> gradient_matrices(const model::Graph& gra
   std::vector<allreduce::GradientMatrix> matrices;
   std::size_t first = 0;
   for (const model::Parameter& parameter : graph.parameters) {
+    if (parameter.frozen) continue;
     const std::size_t count = parameter.count();
     const std::size_t rows = parameter.dims.size() > 1 ? parameter.dims.front() : 1;
     matrices.push_back({first, rows, count / rows});

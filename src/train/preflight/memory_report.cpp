@@ -23,6 +23,7 @@ constexpr double program_bytes = 80e6;
 constexpr int gpu_batches = 4;  // three on their way to training steps, one to evaluation
 
 std::size_t parameters(const RunPlan& plan) { return plan.model.graph.parameter_count(); }
+std::size_t learning(const RunPlan& plan) { return plan.model.graph.learning_count(); }
 std::size_t rule_slots(const RunPlan& plan) {
   return compute::slots_of(plan.optimizer.kind).size();
 }
@@ -33,7 +34,7 @@ int shards(const RunPlan& plan) { return plan.shards_optimizer() ? plan.ranks : 
 double float_bytes(double numbers) { return numbers * sizeof(float); }
 
 double slot_bytes(const RunPlan& plan) {
-  return float_bytes(double(rule_slots(plan) * parameters(plan)));
+  return float_bytes(double(rule_slots(plan) * learning(plan)));
 }
 
 // Slots of a part are kept twice on CPUs, so that steps can be left out.
@@ -55,8 +56,9 @@ double left_over_bytes(const RunPlan& plan) {
 double state_bytes(const RunPlan& plan) {
   ReservedMemory memory;
   const TrainingBuffers buffers(plan.model.graph, averages(plan), memory, memory);
-  const int more = averages(plan) + (plan.options.accumulate > 1);
-  return double(memory.bytes()) + float_bytes(double(more * parameters(plan))) +
+  const std::size_t more = averages(plan) * parameters(plan) +
+                           (plan.options.accumulate > 1) * learning(plan);
+  return double(memory.bytes()) + float_bytes(double(more)) +
          own_slot_bytes(plan) + left_over_bytes(plan);
 }
 
@@ -67,7 +69,7 @@ double update_bytes(const RunPlan& plan, Element element) {
   const double rule = float_bytes(double(1 + 2 * (1 + rule_slots(plan))));
   const double follows = float_bytes(2 * averages(plan)) + double(copy);
   const double again = shards(plan) > 1 && follows > 0 ? float_bytes(1) : 0;
-  return double(parameters(plan)) * (rule / shards(plan) + follows + again);
+  return double(learning(plan)) * (rule / shards(plan) + follows + again);
 }
 
 double batch_bytes(const RunPlan& plan) {
@@ -201,8 +203,8 @@ std::string gpu_report(const ModelSource& source, const config::Options& o) {
 
 std::string travel_line(const RunPlan& plan) {
   if (!plan.options.compress) return "";
-  const double all = float_bytes(double(parameters(plan))),
-               bytes = plan.gradient_bytes({0, parameters(plan)});
+  const double all = float_bytes(double(learning(plan))),
+               bytes = plan.gradient_bytes({0, learning(plan)});
   return fmt::format("between two hosts: {:.2f} MB of gradients a step, {:.1f} % of {:.2f} MB\n",
                      bytes / mega, 100 * bytes / all, all / mega);
 }

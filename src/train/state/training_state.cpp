@@ -68,28 +68,41 @@ TrainingState::TrainingState(const model::Graph& graph, Memory& memory, View par
     if (slot.name == "ema")
       place_parameters(graph, "ema/", slot.values);
     else
-      place_parameters(graph, "optimizer/" + slot.name + "/", slot.values, shards != nullptr);
+      place_slot(graph, "optimizer/" + slot.name + "/", slot.values, shards != nullptr);
   if (averaged_statistics.size() > 0) place_statistics(graph, "ema/", averaged_statistics);
 }
 
 void TrainingState::place_parameters(const model::Graph& graph, const std::string& folder,
-                                     View buffer, bool sharded) {
+                                     View buffer) {
+  add_parameters(graph, folder, true);
+  push_buffer(buffer, buffer.size());
+}
+
+void TrainingState::place_slot(const model::Graph& graph, const std::string& folder, View buffer,
+                               bool sharded) {
+  add_parameters(graph, folder, false);
+  push_buffer(buffer, sharded ? graph.learning_count() : buffer.size(), sharded);
+}
+
+// Of the buffer that comes next.
+void TrainingState::add_parameters(const model::Graph& graph, const std::string& folder,
+                                   bool frozen_too) {
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const model::Parameter& parameter = graph.parameters[p];
+    if (parameter.frozen && !frozen_too) continue;
     layout_.tensors.push_back(
         {{folder + parameter.name, {parameter.dims.begin(), parameter.dims.end()}},
          buffers_.size(),
          ranges[p].first});
   }
-  push_buffer(buffer, sharded ? graph.parameter_count() : buffer.size(), sharded);
 }
 
 void TrainingState::place_statistics(const model::Graph& graph, const std::string& folder,
                                      View buffer) {
   const auto ranges = graph.statistics_ranges();
   for (std::size_t s = 0; s < ranges.size(); ++s) {
-    const auto& [name, channels, momentum] = graph.statistics[s];
+    const auto& [name, channels, momentum, frozen] = graph.statistics[s];
     const std::string path = folder + name;
     layout_.tensors.push_back(
         {{path + ".running_mean", {channels}}, buffers_.size(), ranges[s].first});

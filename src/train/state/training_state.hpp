@@ -99,8 +99,9 @@ class TrainingState {
   std::vector<std::uint64_t> hashes(const allreduce::MpiSession& session) const;
 
  private:
-  void place_parameters(const model::Graph& graph, const std::string& folder, View buffer,
-                        bool sharded = false);
+  void place_parameters(const model::Graph& graph, const std::string& folder, View buffer);
+  void place_slot(const model::Graph& graph, const std::string& folder, View buffer, bool sharded);
+  void add_parameters(const model::Graph& graph, const std::string& folder, bool frozen_too);
   void place_statistics(const model::Graph& graph, const std::string& folder, View buffer);
   void push_buffer(View buffer, std::size_t size, bool sharded = false);
   void share_shards(const Memory& memory, View own, std::span<const float> values, std::size_t size,

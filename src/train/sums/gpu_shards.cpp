@@ -21,7 +21,7 @@ allreduce::Buckets gpu_buckets(const RunPlan& plan) {
 std::size_t gpu_padding(const RunPlan& plan) {
   if (!plan.shards_optimizer()) return 0;
   const std::size_t unit = gpu_buckets(plan).unit;
-  return (unit - plan.model.graph.parameter_count() % unit) % unit;
+  return (unit - plan.model.graph.learning_count() % unit) % unit;
 }
 
 std::unique_ptr<GpuShards> GpuShards::make(const RunPlan& plan, allreduce::Communicator& gpus,
@@ -29,7 +29,7 @@ std::unique_ptr<GpuShards> GpuShards::make(const RunPlan& plan, allreduce::Commu
                                            std::size_t first_gradient, View parameters) {
   if (!plan.shards_optimizer()) return nullptr;
   return std::unique_ptr<GpuShards>(
-      new GpuShards(gpus, bounds, first_gradient, parameters, plan.model.graph.parameter_count()));
+      new GpuShards(gpus, bounds, first_gradient, parameters, plan.model.graph.learning_count()));
 }
 
 GpuShards::GpuShards(allreduce::Communicator& gpus, std::span<const std::uint64_t> bounds,

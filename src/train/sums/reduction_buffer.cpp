@@ -66,14 +66,28 @@ StepOutcome ReductionBuffer::outcome() const {
           .not_finite = !std::isfinite(head[at::loss])};
 }
 
+std::vector<compute::StatisticsMomentum> momenta_of(const model::Graph& graph) {
+  std::vector<compute::StatisticsMomentum> momenta;
+  std::size_t end = 0;
+  for (const model::Statistic& statistic : graph.statistics) {
+    if (statistic.frozen) continue;
+    end += 2 * statistic.channels;
+    if (!momenta.empty() && momenta.back().momentum == statistic.momentum)
+      momenta.back().end = end;
+    else
+      momenta.push_back({end, statistic.momentum});
+  }
+  return momenta;
+}
+
 TrainingBuffers::TrainingBuffers(const model::Graph& graph, bool averages, Memory& memory,
                                  Memory& summed, std::size_t padding)
     : padded_parameters(memory.allocate(graph.parameter_count() + padding)),
       parameters(padded_parameters.view().slice(0, graph.parameter_count())),
       statistics(memory.allocate(graph.statistic_count())),
       averaged_statistics(memory.allocate(averages ? graph.statistic_count() : 0)),
-      batch_statistics(memory.allocate(graph.statistic_count())),
-      sums(summed, graph.parameter_count(), graph.statistic_count(), padding) {}
+      batch_statistics(memory.allocate(graph.moving_count())),
+      sums(summed, graph.learning_count(), graph.moving_count(), padding) {}
 
 void TrainingBuffers::set(std::span<const float> first_parameters,
                           std::span<const float> first_statistics, const Memory& memory) {

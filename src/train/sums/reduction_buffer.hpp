@@ -6,9 +6,11 @@
 //
 // The order in which terms are added is fixed: the same ranks and hosts give the same bits.
 #include <span>
+#include <vector>
 
 #include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/compute/backend.hpp"
+#include "ringtrain/compute/update.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/model/graph.hpp"
 
@@ -31,6 +33,10 @@ struct StepOutcome {
   bool skipped = false;
   double loss_scale = 1;
 };
+
+/// The statistics that training moves, one behind the other as in the flat buffer; neighbours that
+/// move alike together.
+std::vector<compute::StatisticsMomentum> momenta_of(const model::Graph& graph);
 
 /// The one buffer that the ranks sum in a step: a head of step results and BatchNorm statistics,
 /// then the gradients. The head lies in front because backward makes the tail final first, so it
@@ -66,7 +72,8 @@ class ReductionBuffer {
   Buffer buffer_;
 };
 
-/// The flat buffers of a rank's training, without the optimizer's slots.
+/// The flat buffers of a rank's training, without the optimizer's slots. Of what is frozen there are
+/// neither gradients nor statistics of the batch.
 struct TrainingBuffers {
   /// `averages`: the run has a moving average, so that there is one of running statistics, too.
   /// `summed` is the memory of the sums. `padding`: zeros behind parameters and gradients.

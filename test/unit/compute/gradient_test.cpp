@@ -95,6 +95,28 @@ TEST_CASE("gradient: BatchNorm with and without gamma, every activation behind i
   check_pair(pair_state({3, 2, 3, 3}, {3, 2, 3, 3}, gamma ? 6 : 3), forward, backward);
 }
 
+TEST_CASE("gradient: BatchNorm of running statistics") {
+  const bool gamma = GENERATE(true, false);
+  const std::optional<ParameterRange> scale =
+      gamma ? std::optional<ParameterRange>({3, 3}) : std::nullopt;
+  BatchNormForward forward{x, y, no_tensor, scale, {0, 3}, {0, 6}};
+  forward.training = false;
+  Schedule schedule;
+  schedule.tensors = std::vector<Shape>(4, Shape{3, 2, 2, 3});
+  schedule.parameters = 6;
+  schedule.statistics = 6;
+  State s(schedule, 1);
+  for (const TensorId id : {x, dy}) fill_normal(s[id], 10 + id);
+  fill_normal(s.parameters, 3);
+  s.statistics = {0.1, -0.2, 0.3, 0.5, 1.5, 2.5};
+  const auto run_forward = [&] { run(forward, s); };
+
+  run_forward();
+  run(BatchNormInputGradient{dy, dx, scale, {0, 3}, {0, 6}}, s);
+
+  check_derivative(s, y, s[dy], s[x], std::vector<double>(s[dx]), run_forward);
+}
+
 TEST_CASE("gradient: BatchNorm + residual + ReLU, by input and residual, of two summed gradients") {
   Schedule schedule;
   schedule.tensors = std::vector<Shape>(7, Shape{3, 2, 2, 3});

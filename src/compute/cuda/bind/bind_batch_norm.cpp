@@ -1,4 +1,5 @@
 #include <tuple>
+#include <vector>
 
 #include "compute/cuda/bind/bind.hpp"
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
@@ -182,6 +183,21 @@ Action bind(const BatchNormBackward& s, Binder& b) {
     run(reduced, b);
     kernels::batch_norm_backward_apply(applied, b.stream());
   };
+}
+
+// The forward step left gamma / sqrt(variance + epsilon) in `scale`.
+template <>
+Action bind(const BatchNormInputGradient& s, Binder& b) {
+  const std::size_t channels = b.channels(s.dy);
+  std::byte* const place = b.keep(channels * sizeof(float));
+  const std::vector<float> zeros(channels);
+  write_and_wait(place, zeros.data(), channels * sizeof(float));
+  const auto* const none = reinterpret_cast<const float*>(place);
+  const kernels::BatchNormBackwardApplyOperands operands{
+      b.element(),  b.pixels(s.dy),          channels, b.at(s.dy), b.at(s.dy),
+      b.at(s.dx),   b.moments(s.beta).scale, none,     none,       b.pitch(s.dy),
+      b.pitch(s.dy), b.pitch(s.dx)};
+  return [&b, operands] { kernels::batch_norm_backward_apply(operands, b.stream()); };
 }
 
 template <>

@@ -17,6 +17,7 @@ using Ids = std::vector<TensorId>;
 // The operands for which the kernel of a step has a pitch, or that it does not read.
 Ids pitched(const BatchNormForward& s) { return {s.x, s.y}; }
 Ids pitched(const BatchNormBackward& s) { return {s.dy}; }
+Ids pitched(const BatchNormInputGradient& s) { return {s.dy, s.dx}; }
 Ids pitched(const BatchNormStatistics& s) { return {s.x}; }
 Ids pitched(const BatchNormApply& s) { return {s.x, s.y}; }
 Ids pitched(const BatchNormBackwardReduce& s) { return {s.dy, s.how.x}; }
@@ -273,6 +274,10 @@ std::vector<Launch> Launches::launches(const BatchNormBackward& s) const {
   const TensorId g = s.dresidual != no_tensor ? s.dresidual : s.dx;
   return {kernel("batch_norm_backward_reduce", {s.x, s.y, s.dy, s.dy2}, {g}),
           kernel("batch_norm_backward_apply", {g, s.x}, {s.dx})};
+}
+
+std::vector<Launch> Launches::launches(const BatchNormInputGradient& s) const {
+  return {kernel("batch_norm_backward_apply", s)};
 }
 
 std::vector<Launch> Launches::launches(const Input& s) const {

@@ -40,6 +40,7 @@ class Launches {
   std::vector<Launch> launches(const MatrixProductWeightGradient& s);
   std::vector<Launch> launches(const BatchNormForward& s) const;
   std::vector<Launch> launches(const BatchNormBackward& s) const;
+  std::vector<Launch> launches(const BatchNormInputGradient& s) const;
   std::vector<Launch> launches(const Input& s) const;
   std::vector<Launch> launches(const Concat& s) const;
   std::vector<Launch> launches(const MaxPoolForward& s) const;

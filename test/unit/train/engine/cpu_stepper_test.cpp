@@ -66,7 +66,7 @@ struct HostTraining {
                              [](const compute::Schedule&, const compute::Step&) { return true; }),
         buffers, 5);
     trainer.emplace(
-        CpuStepper::Parts{*program, buffers, graph.statistics, reducer, *optimizer, progress,
+        CpuStepper::Parts{*program, buffers, momenta_of(graph), reducer, *optimizer, progress,
                           last_step},
         StepSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
         Position{});

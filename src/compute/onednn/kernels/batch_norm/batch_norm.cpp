@@ -158,7 +158,42 @@ class Backward {
   decltype(pick_input_gradient<T>({}, Isa{})) input_gradient_;
 };
 
+// By the kernel of Backward, without what that takes from statistics of the batch.
+template <class T>
+class FrozenBackward {
+ public:
+  FrozenBackward(const BatchNormInputGradient& step, Planner& planner)
+      : geometry_(planner.tensor(step.dy), planner),
+        moments_(geometry_.x, planner.kept(Kept::moments, name_of_norm(step))),
+        dx_(planner.tensor(step.dx)),
+        zeros_(planner.scratch(2 * moments_.channels * sizeof(float))),
+        input_gradient_(pick_input_gradient<T>(Activation::none, planner.isa())) {}
+
+  void operator()(const Frame& frame) const {
+    float* const zeros = zeros_.in(frame);
+    std::fill_n(zeros, 2 * moments_.channels, 0.f);
+    geometry_.for_each_piece(frame, [&](const Piece& piece) {
+      const Pixels<T> dy = piece.of<T>(geometry_.x);
+      input_gradient_({dy, {}, dy, {}, Activation::none}, piece.of<T>(dx_), moments_, piece.extent,
+                      zeros, zeros + moments_.channels);
+    });
+  }
+
+ private:
+  Geometry geometry_;
+  Moments moments_;
+  Tensor dx_;
+  Scratch zeros_;
+  decltype(pick_input_gradient<T>({}, Isa{})) input_gradient_;
+};
+
 }  // namespace
+
+template <>
+Action plan(const BatchNormInputGradient& step, Planner& planner) {
+  return with_type(planner.tensor(step.dy).element,
+                   [&]<class T>(T) -> Action { return FrozenBackward<T>(step, planner); });
+}
 
 template <>
 Action plan(const BatchNormForward& step, Planner& planner) {

@@ -34,7 +34,23 @@ struct Rank {
 };
 using Ranks = std::vector<Rank>;
 
-Ranks known_ranks(std::span<const RankStats> usual, std::span<const RankStats> now) {
+// The other ranks of a host are no other work: they take less of its CPUs when one is slow.
+void leave_out_ranks(Ranks& ranks, const std::vector<std::string>& hosts) {
+  const Ranks as_seen = ranks;
+  for (Rank& rank : ranks)
+    for (const Rank& other : as_seen) {
+      if (other.rank == rank.rank || hosts[other.rank] != hosts[rank.rank]) continue;
+      for (SampleSpan Rank::*span : {&Rank::before, &Rank::since}) {
+        const double own_s =
+            (other.*span).mean(SystemMetric::own_cpu) * (rank.*span).seconds();
+        double& others_s = (rank.*span).end[SystemMetric::others];
+        others_s = std::max((rank.*span).begin[SystemMetric::others], others_s - own_s);
+      }
+    }
+}
+
+Ranks known_ranks(std::span<const RankStats> usual, std::span<const RankStats> now,
+                  const std::vector<std::string>& hosts) {
   Ranks known;
   for (std::size_t r = 0; r < std::min(usual.size(), now.size()); ++r) {
     const RankStats &u = usual[r], &n = now[r];
@@ -42,6 +58,7 @@ Ranks known_ranks(std::span<const RankStats> usual, std::span<const RankStats> n
       known.push_back(
           {r, {{}, u.system}, {{}, n.system}, mean_step({}, u.spent), mean_step({}, n.spent)});
   }
+  leave_out_ranks(known, hosts);
   return known;
 }
 
@@ -192,7 +209,7 @@ std::string largest_changes(const Finding& f) {
 
 SlowdownCause explain_slowdown(std::span<const RankStats> usual, std::span<const RankStats> now,
                                const std::vector<std::string>& hosts) {
-  const Ranks all = known_ranks(usual, now);
+  const Ranks all = known_ranks(usual, now, hosts);
   if (all.empty()) return {"cause unknown: the ranks have not told enough of themselves"};
   Finding f{.all = all, .hosts = hosts};
   f.loss_s = std::ranges::max(all, {}, &Rank::loss_s).loss_s();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <limits>
 
 namespace ringtrain::monitor {
 namespace {
@@ -61,6 +62,7 @@ constexpr std::array<Kind, metric_count> kinds = {{
      "cool it: fans, air flow, a free slot beside it", On::gpu},
     {"GPU slowed down by its power limit", "% of the time", 100, 10, "GPU power limits",
      "raise its power limit (nvidia-smi -pl)", On::gpu},
+    {"CPUs of its own", "", 1, std::numeric_limits<double>::infinity(), "", ""},
 }};
 
 std::string shown(double value) {

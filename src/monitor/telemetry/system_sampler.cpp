@@ -93,6 +93,7 @@ void SystemSampler::look_at_host(double seconds) {
 void SystemSampler::look_at_process(double seconds) {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
+  sample_[SystemMetric::own_cpu] = cpu_s(usage);
   sample_[SystemMetric::others] -= cpu_s(usage);
   sample_[SystemMetric::preempted] = double(usage.ru_nivcsw);
   sample_[SystemMetric::major_faults] = double(usage.ru_majflt);

@@ -13,7 +13,7 @@ enum class SystemMetric : std::uint8_t {
   still,          ///< seconds in which the process was stopped or not scheduled
   throttled,      ///< seconds in which its CPU quota held it up
   stolen,         ///< CPU seconds that the hypervisor gave to others
-  others,         ///< CPU seconds of other processes on the host
+  others,         ///< CPU seconds of other processes on the host, its other ranks among them
   runnable,       ///< tasks on the host that have a CPU or want one
   preempted,      ///< times that a thread of the process had to give up its CPU
   no_cpu,         ///< seconds of its own work in which the training thread did not run
@@ -29,8 +29,9 @@ enum class SystemMetric : std::uint8_t {
   gpu_clock,      ///< hertz
   gpu_hot,        ///< seconds in which heat slowed the GPU down
   gpu_power,      ///< seconds in which a limit of power slowed it down
+  own_cpu,        ///< CPU seconds of the process; never told
 };
-inline constexpr std::size_t metric_count = 19;
+inline constexpr std::size_t metric_count = 20;
 
 /// Sums since the process began. What has a value rather than a count is summed over time, so that
 /// for all of them a difference over the seconds between is the mean. What a host does not show is

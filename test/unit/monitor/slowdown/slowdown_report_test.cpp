@@ -44,8 +44,13 @@ class Job {
  private:
   std::string step(const Disturbance& d) {
     const double step_s = 0.010 + d.extra_s;
-    for (std::size_t r = 0; r < accounts_.size(); ++r)
+    for (std::size_t r = 0; r < accounts_.size(); ++r) {
       account(accounts_[r], d, std::ranges::find(d.ranks, r) != d.ranks.end());
+      // The ranks of a host see each other work.
+      const auto ranks_here = std::ranges::count(hosts_, hosts_[r]);
+      accounts_[r].system[SystemMetric::own_cpu] += 0.009;
+      accounts_[r].system[SystemMetric::others] += 0.009 * double(ranks_here - 1);
+    }
     const auto report = slow_downs_.step(step_s, 64, d.saving_s);
     links_ = links_ || report.links;
     return report.text.empty() ? "" : report.what + ": " + report.text + "\n";
@@ -106,7 +111,14 @@ TEST_CASE("slow-downs: what grew, and where") {
          .metric = SystemMetric::others,
          .a_second = 1},
         "on rank 0 (a), rank 1 (a), own work explains 100 % of the loss; with it moved, on a: CPUs "
-        "used by other processes 0 -> "},
+        "used by other processes "},
+       {{.ranks = {0},
+         .phase = metrics::Phase::backward,
+         .extra_s = 0.01,
+         .metric = SystemMetric::others,
+         .a_second = 0.5},
+        "on rank 0 (a), own work explains 100 % of the loss; with it moved, on a: CPUs used by "
+        "other processes "},
        {{.ranks = {0, 1, 2, 3},
          .phase = metrics::Phase::data_wait,
          .extra_s = 0.02,

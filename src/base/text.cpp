@@ -312,4 +312,11 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
   return lines;
 }
 
+std::string grouped(std::size_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  return digits;
+}
+
 }  // namespace ringtrain

@@ -24,13 +24,6 @@
 namespace ringtrain::train {
 namespace {
 
-std::string grouped(std::size_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), 1, ',');
-  return digits;
-}
-
 void print_line(const std::string& line) {
   fmt::print("{}\n", line);
   std::fflush(stdout);

@@ -35,7 +35,7 @@ for part in weights/conv1 weights/bn1 weights/layer1 weights/layer3.0.bn1 statis
   same part base $part
 done
 for part in weights/layer2.0.conv1 weights/layer3.0.conv1 weights/layer3.0.bn2 statistics/layer2 statistics/layer3.0.bn2; do other part base $part; done
-job ema 2 1 "${from[@]}" --freeze 'conv1,bn1,layer1,layer3.0.bn1,fc' --ema 0.9
+job ema 2 4 "${from[@]}" --freeze 'conv1,bn1,layer1,layer3.0.bn1,fc' --ema 0.5
 for part in ema/conv1 ema/fc ema/layer1; do same part ema $part; done
 job micro 2 4 "${from[@]}" --freeze 'conv1,bn1,layer1' --accumulate 2
 same micro base weights/layer1

@@ -25,7 +25,7 @@ inline void fill(const model::Graph& graph, std::span<float> parameters,
                  std::span<float> statistics, int seed = 0) {
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
-    const auto& [plain_name, dims, role, initial, decay] = graph.parameters[p];
+    const auto& [plain_name, dims, role, initial, decay, frozen, held] = graph.parameters[p];
     const std::string name = of_seed(plain_name, seed);
     const std::span<float> values = parameters.subspan(ranges[p].first, ranges[p].count);
     const auto bound = static_cast<float>(std::sqrt(6.0 * double(dims[0]) / double(values.size())));

@@ -76,4 +76,7 @@ std::string plural(std::size_t count, std::string_view noun);
 /// `text` in lines of at most `width` columns, every line but the first behind `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width);
 
+/// 1234567 as 1,234,567.
+std::string grouped(std::size_t number);
+
 }  // namespace ringtrain

@@ -12,7 +12,7 @@ using Catch::Contains;
 
 namespace {
 
-Graph network() {
+Graph network_with_blocks() {
   GraphBuilder g;
   compute::TensorId x = g.input(8, 8, 3, {compute::Normalisation::standardise_image});
   x = g.relu(g.batch_norm("stem.bn", g.convolution("stem.conv", x, {.channels = 4}), {}));
@@ -23,7 +23,7 @@ Graph network() {
 }
 
 std::string frozen_by(const std::string& patterns) {
-  Graph graph = network();
+  Graph graph = network_with_blocks();
   freeze(graph, patterns);
   std::string names;
   for (const Parameter& p : graph.parameters) {
@@ -71,7 +71,7 @@ TEST_CASE("freeze: a layer that is frozen in part is held, and a LayerNorm above
 }
 
 TEST_CASE("freeze: what learns lies in front, and backward ends at the lowest of it") {
-  Graph graph = network();
+  Graph graph = network_with_blocks();
   const std::uint64_t hash = graph.structure_hash();
   const double flops = graph.training_flops(), forward = 2 * graph.multiply_adds();
   freeze(graph, "*,!blocks.10");

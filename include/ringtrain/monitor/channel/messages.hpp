@@ -35,7 +35,7 @@ struct Heartbeat {
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
   ProcessName process{};
 };
-static_assert(sizeof(Heartbeat) == 312, "docs/internals/watchdog.md says how many bytes it has");
+static_assert(sizeof(Heartbeat) == 320, "docs/internals/watchdog.md says how many bytes it has");
 
 struct HeartbeatReply {
   std::uint16_t exit_code = 0;   // not 0: end now, the job is over

@@ -32,7 +32,8 @@ factors = {"torch": {"layout": ["contiguous", "channels_last"], "malloc": malloc
            "tensorflow": {"layout": ["channels_last"], "malloc": mallocs, "execution": ["graph", "xla"]},
            "jax": {"layout": ["contiguous", "channels_last"], "malloc": mallocs}}
 libraries = {"tcmalloc": ["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"], "jemalloc": ["libjemalloc.so.2"]}
-networks = {"cifar10_cnn": 128, "cifar10_cnn_without_lrn": 128, "resnet20": 128, "resnet50": 16, "inception_v3": 8}
+networks = {"cifar10_cnn": 128, "cifar10_cnn_without_lrn": 128, "resnet20": 128, "resnet50": 16, "inception_v3": 8, "mobilenet_v3_large": 32,
+            "efficientnet_b0": 16, "regnet_y_400mf": 32, "resnext50_32x4d": 8, "convnext_tiny": 8}
 
 
 @dataclasses.dataclass(frozen=True)

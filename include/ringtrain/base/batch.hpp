@@ -21,8 +21,8 @@ struct Target {
 
 /// How one image's colours are changed before it is normalised, on the device: x -> (x +
 /// brightness), then saturation, hue and contrast (around the image's mean). The neutral values
-/// change nothing. Drawn by the loader from (seed, epoch, sample), so that every device applies the
-/// same.
+/// change nothing. Drawn by the loader from (seed, epoch, Sample::key()), so that every device
+/// applies the same.
 struct ColorJitter {
   float brightness = 0;  ///< added, in grey levels of 0..255
   float contrast = 1;    ///< factor around the channel's mean
@@ -32,12 +32,15 @@ struct ColorJitter {
 
 /// All of a sample but its pixels.
 struct Sample {
-  /// Index in the data set and the epoch it is drawn in: key dropout, and make "each sample once an
-  /// epoch" checkable.
+  /// Index in the data set and the epoch it is drawn in make "each sample once an epoch" checkable.
   std::uint64_t index = 0;
   std::uint32_t epoch = 0;
   Target target = {};
   ColorJitter jitter = {};
+  std::uint32_t repeat = 0;  ///< how often it came before, where it may come again in an epoch
+
+  /// With seed and epoch, keys what is random of this sample: each time it comes, another.
+  constexpr std::uint64_t key() const { return index ^ std::uint64_t{repeat} << 40; }
 };
 
 /// One rank's input of one step, already cropped, resized and flipped.

@@ -169,7 +169,7 @@ void run(const Dropout& step, State& s) {
   const Shape& shape = s.shape(step.x);
   for (int n = 0; n < shape.batch; ++n) {
     const Sample& sample = s.batch->samples[n];
-    Philox random(s.seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index);
+    Philox random(s.seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.key());
     bool kept = false;
     for (std::size_t i = 0; i < shape.features(); ++i) {
       const std::size_t at = n * shape.features() + i;

@@ -38,11 +38,9 @@ void note(std::uint64_t sample, std::string_view consequence, const UnreadableSa
 
 }  // namespace
 
-BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries)
-    : dataset_(dataset),
-      options_(options),
-      sampler_(dataset.size(), options.seed),
-      reader_(dataset.reader()) {
+BatchFiller::BatchFiller(const Dataset& dataset, const Sampler& sampler,
+                         const LoaderOptions& options, ReadRetries& retries)
+    : dataset_(dataset), options_(options), sampler_(sampler), reader_(dataset.reader()) {
   reader_->share(retries);
 }
 
@@ -62,9 +60,9 @@ void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchRepor
 
 void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
                                 BatchReport& report) {
-  const auto [epoch, sample] = sampler_.at(position);
-  batch.samples[place] = {.index = sample, .epoch = epoch};
-  const Philox random(options_.seed, Purpose::augment, epoch, sample);
+  const auto [epoch, sample, repeat] = sampler_.at(position);
+  batch.samples[place] = {.index = sample, .epoch = epoch, .repeat = repeat};
+  const Philox random(options_.seed, Purpose::augment, epoch, batch.samples[place].key());
   for (std::uint64_t tried = 0; tried < std::min(neighbours, dataset_.size()); ++tried) {
     const std::uint64_t source = (sample + tried) % dataset_.size();
     try {

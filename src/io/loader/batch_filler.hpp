@@ -28,10 +28,12 @@ struct BatchReport {
 };
 
 /// Fills batches, any place of any batch in any order; one a thread. What a place holds is a pure
-/// function of data set, options, batch number and place.
+/// function of data set, sampler, options, batch number and place.
 class BatchFiller {
  public:
-  BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries);
+  /// All that is passed but `options` outlives it.
+  BatchFiller(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options,
+              ReadRetries& retries);
 
   /// Gives `batch` its sizes, keeping memory.
   void shape(Batch& batch) const;
@@ -48,7 +50,7 @@ class BatchFiller {
 
   const Dataset& dataset_;
   const LoaderOptions options_;
-  const Sampler sampler_;
+  const Sampler& sampler_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;
   // Of an image that the batch has in grey levels, or with opacity.

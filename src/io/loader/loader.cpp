@@ -37,6 +37,13 @@ std::uint64_t batches_of(const Dataset& dataset, const LoaderOptions& options) {
   return (dataset.size() + global_batch - 1) / global_batch;
 }
 
+Sampler sampler_of(const Dataset& dataset, const LoaderOptions& options) {
+  if (!options.balance) return {dataset.size(), options.seed};
+  std::vector<int> labels(dataset.size());
+  for (std::uint64_t i = 0; i < labels.size(); ++i) labels[i] = dataset.label(i);
+  return Sampler::balanced(labels, options.seed);
+}
+
 }  // namespace
 
 BatchShard share_of(int global_batch, int rank, int ranks) {
@@ -87,6 +94,7 @@ class Loader::Impl {
 
   const std::uint64_t batches_;
   const int places_;
+  const Sampler sampler_;
   const std::function<void(int, const TimeSpan&)> on_batch_;
   const std::function<void()> on_retry_;
   ReadRetries retries_;
@@ -111,12 +119,13 @@ class Loader::Impl {
 Loader::Impl::Impl(const Dataset& dataset, const LoaderOptions& options)
     : batches_(batches_of(dataset, options)),
       places_(options.share.count),
+      sampler_(sampler_of(dataset, options)),
       on_batch_(options.on_batch),
       on_retry_(options.on_retry),
       retries_(options.report ? options.report : ReadRetries::report_on_stderr),
       slots_(options.slots > 0 ? options.slots : options.threads + 2) {
   for (int t = 0; t < options.threads; ++t) {
-    BatchFiller& filler = fillers_.emplace_back(dataset, options, retries_);
+    BatchFiller& filler = fillers_.emplace_back(dataset, sampler_, options, retries_);
     threads_.emplace_back(
         [this, t, &filler](const std::stop_token& stop) { work(stop, t, filler); });
   }

@@ -94,6 +94,22 @@ TEST_CASE("reference: equal logits count as the lower class being better") {
   CHECK(s.result.loss == Approx(2 * std::log(6.0)));
 }
 
+TEST_CASE("reference: a sample that comes again in an epoch loses other elements") {
+  State s = blank_state({{2, 1, 1, 64}, {2, 1, 1, 64}});
+  Batch batch;
+  batch.samples.resize(2);
+  s.batch = &batch;
+  std::ranges::fill(s[0], 1);
+  const auto same = [&] {
+    run(Dropout{{0.5f, 1}, 0, 1}, s);
+    return std::equal(s[1].begin(), s[1].begin() + 64, s[1].begin() + 64);
+  };
+
+  CHECK(same());
+  batch.samples[1].repeat = 1;
+  CHECK_FALSE(same());
+}
+
 TEST_CASE("reference: logits that are no numbers are never right") {
   State s = blank_state({{1, 1, 1, 6}});
   Batch batch;

@@ -37,6 +37,9 @@ struct LoaderOptions {
   /// up with places of label -1, so that every rank gets equally many batches of full size.
   Split mode = Split::training;
   std::uint64_t seed = 0;
+  /// training: classes come equally often. Samples of rare ones come again in an epoch, each time
+  /// augmented otherwise. Every label must be known.
+  bool balance = false;
   /// training: samples of the endless order that all ranks have already used; where to resume.
   std::uint64_t start = 0;
   /// training: how many batches next() is asked for. None beyond them is read.

@@ -140,7 +140,7 @@ namespace {
 
 // An image's random numbers.
 Philox draws_of(const Dropout& step, std::uint64_t seed, const Sample& sample) {
-  return {seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.index};
+  return {seed, Purpose::dropout, step.how.layer + 256 * sample.epoch, sample.key()};
 }
 
 // Whole images are kept or not.

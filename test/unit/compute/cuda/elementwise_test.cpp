@@ -265,6 +265,7 @@ TEST_CASE("cuda kernels: dropout keeps the same elements as the reference") {
   KernelCase c(element, {s, s}, 1);
   Batch batch;
   batch.samples = {{100, 0}, {1ull << 40, 7}, {3, 1}, {4, 0}};
+  batch.samples[2].repeat = 5;
   c.state.batch = &batch;
   const TensorId y = in_place ? 0 : 1;
   const DropoutOperands operands{element, 4,         s.features(), c[0],

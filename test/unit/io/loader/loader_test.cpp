@@ -23,7 +23,7 @@ namespace {
 /// One place of a batch, images as a hash.
 struct Place {
   std::uint64_t sample, image;
-  std::uint32_t epoch;
+  std::uint32_t epoch, repeat;
   std::int32_t label;
   float brightness, contrast, saturation, hue;
   friend bool operator==(const Place&, const Place&) = default;
@@ -34,8 +34,8 @@ std::vector<Place> places_of(const Batch& batch) {
   for (int i = 0; i < batch.size(); ++i) {
     const auto image =
         std::span(batch.images).subspan(i * batch.image_bytes(), batch.image_bytes());
-    const auto& [index, epoch, target, jitter] = batch.samples[i];
-    places.push_back({index, hash_of(image), epoch, target.label, jitter.brightness,
+    const auto& [index, epoch, target, jitter, repeat] = batch.samples[i];
+    places.push_back({index, hash_of(image), epoch, repeat, target.label, jitter.brightness,
                       jitter.contrast, jitter.saturation, jitter.hue});
   }
   return places;
@@ -200,6 +200,66 @@ TEST_CASE("loader: starting at a position continues the stream") {
   const auto rest = first_places(data, options, 2, 5);
 
   CHECK(rest == std::vector(all.begin() + 30, all.end()));
+}
+
+namespace {
+
+/// Sample 7 is all of its class, the others are of two.
+class RareDataset final : public Dataset {
+ public:
+  explicit RareDataset(std::uint64_t size) : all_(size, {11, 13}) {}
+  std::uint64_t size() const override { return all_.size(); }
+  const std::vector<std::string>& class_names() const override { return all_.class_names(); }
+  int label(std::uint64_t sample) const override {
+    return sample == 7 ? 0 : 1 + static_cast<int>(sample % 2);
+  }
+  std::unique_ptr<SampleReader> reader() const override { return all_.reader(); }
+  std::string description() const override { return "rare"; }
+  std::uint64_t manifest_hash() const override { return all_.manifest_hash(); }
+
+ private:
+  CountingDataset all_;
+};
+
+LoaderOptions balanced(int global_batch) {
+  LoaderOptions options = everything_random(global_batch);
+  options.balance = true;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("loader: balanced batches depend neither on threads nor on ranks, and go on anywhere") {
+  const RareDataset data(23);
+  LoaderOptions options = balanced(6);
+  const auto all = first_places(data, options, 1, 10);
+  options.threads = GENERATE(1, 3);
+  const int ranks = GENERATE(1, 2, 5);
+
+  CHECK(first_places(data, options, ranks, 10) == all);
+  options.start = 5 * 6;
+  CHECK(first_places(data, options, ranks, 5) == std::vector(all.begin() + 30, all.end()));
+}
+
+TEST_CASE("loader: balanced, an image that comes again in an epoch is augmented otherwise") {
+  const std::uint64_t size = 24;
+  const RareDataset data(size);
+  std::set<std::uint64_t> images;
+  std::set<float> brightness;
+  std::map<std::int32_t, int> labels;
+
+  for (const Place& place : first_places(data, balanced(8), 1, size / 8)) {
+    CHECK(place.epoch == 0);
+    CHECK(place.label == data.label(place.sample));
+    ++labels[place.label];
+    if (place.sample != 7) continue;
+    images.insert(place.image);
+    brightness.insert(place.brightness);
+  }
+
+  CHECK(labels == std::map<std::int32_t, int>{{0, 8}, {1, 8}, {2, 8}});
+  CHECK(images.size() == 8);
+  CHECK(brightness.size() == 8);
 }
 
 TEST_CASE("loader: evaluation sees each sample once, in order, and pads the last batches") {

@@ -101,3 +101,98 @@ TEST_CASE("order: of many samples has no more fixed points and runs than chance"
   CHECK(follows <= 6);  // the same
   CHECK(std::abs(rises - static_cast<int>(size) / 2) < 4 * std::sqrt(size / 12.0));
 }
+
+namespace {
+
+/// Classes of 1, 5 and 34 samples; none has label 2.
+std::vector<int> rare_labels() {
+  std::vector<int> labels(40, 3);
+  labels[17] = 0;
+  for (const int sample : {2, 9, 20, 31, 39}) labels[sample] = 1;
+  return labels;
+}
+
+}  // namespace
+
+TEST_CASE("order: balanced, each class comes equally often in an epoch, or once more") {
+  const std::vector<int> labels = rare_labels();
+  const Sampler order = Sampler::balanced(labels, GENERATE(1u, 42u));
+
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    std::map<int, int> counts;
+    for (const std::uint64_t sample : epoch_of(order, labels.size(), epoch))
+      ++counts[labels[sample]];
+    CHECK(counts.size() == 3);
+    for (const auto& [label, count] : counts) CHECK((count == 13 || count == 14));
+  }
+}
+
+TEST_CASE("order: balanced, samples of a class have come equally often, or once more") {
+  const std::vector<int> labels = rare_labels();
+  const Sampler order = Sampler::balanced(labels, 5);
+  std::vector<int> seen(labels.size());
+
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    for (const std::uint64_t sample : epoch_of(order, labels.size(), epoch)) ++seen[sample];
+    for (const int label : {0, 1, 3}) {
+      std::vector<int> of_class;
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        if (labels[i] == label) of_class.push_back(seen[i]);
+      CHECK(std::ranges::max(of_class) <= std::ranges::min(of_class) + 1);
+    }
+  }
+}
+
+TEST_CASE("order: balanced, a draw says how often its sample came before") {
+  const std::vector<int> labels = rare_labels();
+  const Sampler order = Sampler::balanced(labels, 5);
+  std::map<std::uint64_t, std::vector<std::uint32_t>> repeats;
+
+  for (std::uint64_t position = 0; position < 7 * labels.size(); ++position) {
+    const Sampler::Draw draw = order.at(position);
+    CHECK(draw.epoch == position / labels.size());
+    repeats[draw.sample].push_back(draw.repeat);
+  }
+
+  for (auto& [sample, all] : repeats) {
+    std::ranges::sort(all);
+    std::vector<std::uint32_t> expected(all.size());
+    std::iota(expected.begin(), expected.end(), 0u);
+    CHECK(all == expected);
+  }
+}
+
+TEST_CASE("order: balanced, equal classes have each sample exactly once an epoch") {
+  std::vector<int> labels(60);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<int>(i % 4);
+  const Sampler order = Sampler::balanced(labels, 9);
+  std::vector<std::uint64_t> expected(labels.size());
+  std::iota(expected.begin(), expected.end(), 0u);
+  const auto first = epoch_of(order, labels.size(), 0), second = epoch_of(order, labels.size(), 1);
+
+  for (auto samples : {first, second}) {
+    std::ranges::sort(samples);
+    CHECK(samples == expected);
+  }
+  CHECK(first != second);
+  CHECK(epoch_of(Sampler::balanced(labels, 10), labels.size(), 0) != first);
+}
+
+TEST_CASE("order: balanced, neither classes nor samples come in an order") {
+  std::vector<int> labels(600, 1);
+  for (int sample = 0; sample < 60; ++sample) labels[sample] = 0;
+  const Sampler order = Sampler::balanced(labels, 3);
+  std::vector<int> successors(2), pairs(2);
+
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    const auto samples = epoch_of(order, labels.size(), epoch);
+    for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
+      ++successors[labels[samples[i]] == labels[samples[i + 1]]];
+      ++pairs[samples[i] < samples[i + 1]];
+    }
+  }
+
+  const double all = 20 * 599;
+  CHECK(std::abs(chi_square_score(successors, all / 2)) < 4);
+  CHECK(std::abs(chi_square_score(pairs, all / 2)) < 4);
+}

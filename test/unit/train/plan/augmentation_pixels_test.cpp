@@ -24,7 +24,7 @@ std::string hash_of(const io::Dataset& data, const io::LoaderOptions& options, i
   for (int b = 0; b < batches; ++b) {
     const Batch& batch = *loader.next();
     hasher.update(std::as_bytes(std::span(batch.images)));
-    for (const auto& [index, epoch, target, jitter] : batch.samples) {
+    for (const auto& [index, epoch, target, jitter, repeat] : batch.samples) {
       add(index, hasher);
       add(epoch, hasher);
       add(target.label, hasher);

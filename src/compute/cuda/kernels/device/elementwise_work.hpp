@@ -170,7 +170,7 @@ struct Dropout {
   }
   constexpr Words block(std::size_t sample, std::uint32_t position) const {
     const auto epoch = o.samples[sample].epoch;
-    return philox(o.seed, Purpose::dropout, o.how.layer + 256 * epoch, o.samples[sample].index,
+    return philox(o.seed, Purpose::dropout, o.how.layer + 256 * epoch, o.samples[sample].key(),
                   position);
   }
 };

@@ -308,9 +308,18 @@ inline StepCase reflect_pad_case(const compute::Shape& x, int border) {
           {compute::ReflectPadForward{0, 2, border}, compute::ReflectPadBackward{1, 3, border}}};
 }
 
-inline StepCase cross_entropy_case(int classes) {
+/// Of ever other classes, 0 among them.
+inline std::vector<float> some_class_weights(int classes) {
+  std::vector<float> weights;
+  for (int c = 0; c < classes; ++c) weights.push_back(0.75f * float((c + 1) % 4));
+  return weights;
+}
+
+inline StepCase cross_entropy_case(int classes, bool weighted) {
   const compute::Shape s{5, 1, 1, classes};
-  return {{s, s}, 1, {compute::SoftmaxCrossEntropy{0, 1, 0.1f, 0.4f}}};
+  compute::SoftmaxCrossEntropy step{0, 1, 0.1f, 0.4f};
+  if (weighted) step.class_weights = some_class_weights(classes);
+  return {{s, s}, 1, {step}};
 }
 
 /// A plain sample, places that pad, and mixed samples: of two classes, and of one class twice.

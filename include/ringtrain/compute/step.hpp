@@ -247,12 +247,16 @@ struct Dropout {
 
 /// Adds weight * sum over samples of cross-entropy(softmax(logits), smoothed label) to
 /// StepResult::loss, and, for the head with `counts`, the samples whose label is among the best 1
-/// and 5. Smoothed target: (1 - smoothing) * Target::share_of(class) + smoothing / classes.
-/// Training (dlogits != no_tensor): writes dlogits = weight * sample_weight * (softmax - target).
+/// and 5. Smoothed target: (1 - smoothing) * Target::share_of(class) + smoothing / classes. Where
+/// classes have weights, it is multiplied by its class's, and the cross-entropy is the sum of
+/// -target * log(softmax), as of torch's CrossEntropyLoss(weight).
+/// Training (dlogits != no_tensor): writes dlogits = weight * sample_weight * (softmax * sum of the
+/// targets - target).
 struct SoftmaxCrossEntropy {
   TensorId logits, dlogits = no_tensor;
   float smoothing = 0, weight = 1;
   bool counts = true;
+  std::vector<float> class_weights = {};  ///< by class; empty: each is 1
   static constexpr const char* name = "SoftmaxCrossEntropy";
   static constexpr auto reads = std::tuple(&SoftmaxCrossEntropy::logits);
   static constexpr auto writes = std::tuple(&SoftmaxCrossEntropy::dlogits);

@@ -9,7 +9,7 @@ template <>
 void run(const SoftmaxCrossEntropy& step, State& s) {
   const int classes = s.shape(step.logits).channels;
   const double smoothing = step.smoothing;
-  std::vector<double> probability(classes);
+  std::vector<double> probability(classes), wanted(classes);
   for (int n = 0; n < s.shape(step.logits).batch; ++n) {
     const Target& target = s.batch->samples[n].target;
     const int label = target.label;
@@ -23,12 +23,16 @@ void run(const SoftmaxCrossEntropy& step, State& s) {
     const double highest = *std::max_element(logit, logit + classes);
     double sum = 0;
     for (int c = 0; c < classes; ++c) sum += probability[c] = std::exp(logit[c] - highest);
-    double loss = 0;
+    double loss = 0, all_wanted = 0;
     for (int c = 0; c < classes; ++c) {
-      const double wanted = smoothing / classes + (1 - smoothing) * target.share_of(c);
-      loss -= wanted * (logit[c] - highest - std::log(sum));
-      if (dlogit) dlogit[c] = step.weight * s.sample_weight * (probability[c] / sum - wanted);
+      wanted[c] = smoothing / classes + (1 - smoothing) * target.share_of(c);
+      if (!step.class_weights.empty()) wanted[c] *= step.class_weights[c];
+      all_wanted += wanted[c];
+      loss -= wanted[c] * (logit[c] - highest - std::log(sum));
     }
+    if (step.class_weights.empty()) all_wanted = 1;  // to the bit
+    for (int c = 0; dlogit && c < classes; ++c)
+      dlogit[c] = step.weight * s.sample_weight * (all_wanted * probability[c] / sum - wanted[c]);
     s.result.loss += step.weight * loss;
     if (!step.counts) continue;
     // Among equal logits the lower class is the better one; one that is no number is never right.

@@ -247,7 +247,9 @@ TEST_CASE("gradient: concatenation hands each input its channels") {
   CHECK(s[4] == s[1]);
 }
 
-TEST_CASE("gradient: softmax cross-entropy with smoothing, weight, mixed and padded samples") {
+TEST_CASE("gradient: softmax cross-entropy with smoothing, weights, mixed and padded samples") {
+  const auto class_weights =
+      GENERATE(std::vector<float>{}, std::vector<float>{0.5f, 2, 0, 1, 3, 0.25f, 1.5f});
   Schedule schedule;
   schedule.tensors = {{4, 1, 1, 7}, {4, 1, 1, 7}};
   State s(schedule, 1);
@@ -256,7 +258,7 @@ TEST_CASE("gradient: softmax cross-entropy with smoothing, weight, mixed and pad
   set_targets(batch, {{2}, {-1}, {6, 0, 0.3f}, {4, 4, 0.8f}});
   s.batch = &batch;
   s.sample_weight = 0.25;
-  const SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f};
+  const SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f, true, class_weights};
   const auto loss = [&] {
     s.result = {};
     run_step(step, s);

@@ -534,8 +534,9 @@ TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]"
 TEST_CASE("onednn: softmax cross-entropy agrees, mixed and padded samples and ties included",
           "[onednn]") {
   const int classes = GENERATE(1, 5, 10, 17, 1001);
-  CAPTURE(classes);
-  BackendComparison comparison(cross_entropy_case(classes));
+  const bool weighted = GENERATE(false, true);
+  CAPTURE(classes, weighted);
+  BackendComparison comparison(cross_entropy_case(classes, weighted));
   with_ties_and_all_targets(comparison, classes);
 
   comparison.check();

@@ -94,6 +94,29 @@ TEST_CASE("reference: equal logits count as the lower class being better") {
   CHECK(s.result.loss == Approx(2 * std::log(6.0)));
 }
 
+TEST_CASE("reference: weights of classes are those of torch, with label smoothing") {
+  State s = blank_state({{4, 1, 1, 4}, {4, 1, 1, 4}});
+  s[0] = {1, -0.5, 0.25, 2, 0, 0.75, -1, 0.5, 3, 1, -2, 0, -0.25, 1.5, 0.5, -1};
+  Batch batch;
+  set_targets(batch, {{1}, {3}, {-1}, {0, 2, 0.75f}});
+  s.batch = &batch;
+  s.sample_weight = 0.25;
+  SoftmaxCrossEntropy step{0, 1, 0.1f};
+  step.class_weights = {0.5f, 2, 0.25f, 1.25f};
+
+  run(step, s);
+
+  // F.cross_entropy(logits, targets, weight=weights, label_smoothing=0.1, reduction="sum") / 4 and
+  // its gradient, of torch 1.13 in double precision
+  CHECK(s.result.loss / 4 == Approx(1.9890941519).epsilon(1e-7));
+  const std::vector<double> expected = {
+      0.104492543,  -0.43848728,  0.049272428, 0.28472231,  0.056530983, 0.113791718,
+      0.02038371,   -0.190706411, 0,           0,           0,           0,
+      -0.074289608, 0.063520559,  0.012341401, -0.001572352};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(s[1][i] == Approx(expected[i]).epsilon(1e-6).margin(1e-8));
+}
+
 TEST_CASE("reference: a sample that comes again in an epoch loses other elements") {
   State s = blank_state({{2, 1, 1, 64}, {2, 1, 1, 64}});
   Batch batch;

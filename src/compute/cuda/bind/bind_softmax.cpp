@@ -9,7 +9,7 @@ Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
   const ProgramPlaces& places = b.places();
   const auto batch = static_cast<std::size_t>(shape.batch);
   b.reserve(batch * sizeof(kernels::SampleLoss));
-  const kernels::SoftmaxOperands operands{
+  kernels::SoftmaxOperands operands{
       .element = b.element(),
       .batch = batch,
       .classes = shape.channels,
@@ -25,6 +25,7 @@ Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
       .workspace = nullptr,
       .totals = places.totals,
   };
+  if (!s.class_weights.empty()) operands.class_weights = b.keep_values(s.class_weights);
   return [&b, operands] {
     kernels::SoftmaxOperands now = operands;
     now.workspace = static_cast<kernels::SampleLoss*>(b.workspace());

@@ -145,16 +145,17 @@ void* Binder::place_of(const Operand& operand, const void* weights, void* gradie
     void* operator()(const WeightGradientOperand& o) const {
       return gradient != nullptr ? gradient : b.gradients(o.range);
     }
-    void* operator()(const OnesOperand& o) const { return b.ones(o.count); }
+    void* operator()(const OnesOperand& o) const {
+      return b.keep_values(std::vector<float>(o.count, 1.f));
+    }
     void* operator()(const UnwantedOperand& o) const { return b.keep(o.count * sizeof(float)); }
   };
   return std::visit(Visitor{*this, weights, gradient}, operand);
 }
 
-float* Binder::ones(int count) {
-  auto* data = reinterpret_cast<float*>(keep(count * sizeof(float)));
-  const std::vector<float> values(count, 1.f);
-  write_and_wait(data, values.data(), values.size() * sizeof(float));
+float* Binder::keep_values(std::span<const float> values) {
+  auto* data = reinterpret_cast<float*>(keep(values.size_bytes()));
+  write_and_wait(data, values.data(), values.size_bytes());
   return data;
 }
 

@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "compute/cuda/bind/gradient_widening.hpp"
@@ -70,6 +71,8 @@ class Binder {
 
   /// Zeroed memory for one step's own use, as long as the program lives.
   std::byte* keep(std::size_t bytes);
+  /// Likewise, with `values` in it. Waits.
+  float* keep_values(std::span<const float> values);
   /// For calls that say so: per-channel numbers that the BatchNorm with this beta leaves for its
   /// backward.
   struct Moments {
@@ -130,7 +133,6 @@ class Binder {
   };
 
   void* place_of(const Operand& operand, const void* weights, void* gradient);
-  float* ones(int count);
   void align(EngineCall& call, std::size_t value, bool is_written);
   void queue(const EngineCall& call) const;
   void copy(const AlignedCopy& detour) const;

@@ -17,24 +17,33 @@ struct SampleLoss {
 // Writes the unscaled gradient where `dlogit` is not null.
 template <class T>
 SampleLoss cross_entropy(const T* logit, T* dlogit, int classes, const Target& target,
-                         double smoothing, double scale) {
-  const int label = target.label;
+                         const SoftmaxCrossEntropy& step, double scale) {
+  const bool weighted = !step.class_weights.empty();
+  const auto weight = [&](int c) { return weighted ? double(step.class_weights[c]) : 1.; };
+  const auto weighted_logit = [&](int c) { return weight(c) * double(logit[c]); };
+  const int label = target.label, other = target.other;
+  const double smoothing = step.smoothing;
   const double highest = *std::max_element(logit, logit + classes, std::less<float>());
-  double sum = 0, logits = 0;
+  double sum = 0, logits = 0, weights = 0;
   SampleLoss result{0, 0};
   for (int c = 0; c < classes; ++c) {
     sum += std::exp(logit[c] - highest);
-    logits += logit[c];
+    logits += weighted_logit(c);
+    weights += weight(c);
     // Among equal logits the lower class is the better one; one that is no number is never right.
     result.better += !(logit[c] < logit[label] || (logit[c] == logit[label] && c >= label));
   }
   const double normaliser = highest + std::log(sum);
-  const double wanted = std::lerp(double(logit[target.other]), double(logit[label]), target.weight);
-  result.loss = normaliser - (1 - smoothing) * wanted - smoothing / classes * logits;
+  const double own_weight = std::lerp(weight(other), weight(label), target.weight);
+  // of all classes together
+  const double wanted = weighted ? (1 - smoothing) * own_weight + smoothing / classes * weights : 1;
+  const double own_logit = std::lerp(weighted_logit(other), weighted_logit(label), target.weight);
+  result.loss = wanted * normaliser - (1 - smoothing) * own_logit - smoothing / classes * logits;
   if (dlogit == nullptr) return result;
   for (int c = 0; c < classes; ++c) {
     const double share = smoothing / classes + (1 - smoothing) * target.share_of(c);
-    dlogit[c] = static_cast<float>(scale * (std::exp(logit[c] - normaliser) - share));
+    dlogit[c] =
+        static_cast<float>(scale * (wanted * std::exp(logit[c] - normaliser) - weight(c) * share));
   }
   return result;
 }
@@ -69,7 +78,7 @@ Action plan(const SoftmaxCrossEntropy& step, Planner& planner) {
         sample[n] = target.label < 0
                         ? SampleLoss{0, -1}
                         : cross_entropy(logits.image_at<T>(n), dlogit, logits.shape.channels,
-                                        target, step.smoothing, step.weight * frame.sample_weight);
+                                        target, step, step.weight * frame.sample_weight);
       });
       add_up(std::span(sample, logits.shape.batch), step, frame.result);
     };

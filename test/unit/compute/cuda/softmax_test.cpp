@@ -40,7 +40,8 @@ struct Head {
                 sample_weight.data(),
                 nullptr,
                 nullptr,
-                totals.data()};
+                totals.data(),
+                step.class_weights.empty() ? nullptr : step.class_weights.data()};
   }
 
   void run_kernel(const std::vector<TensorId>& written) {
@@ -64,8 +65,11 @@ TEST_CASE(
     "cuda kernels: softmax cross-entropy agrees, mixed and padded samples and ties included") {
   const Element element = any_element();
   const int classes = GENERATE(1, 5, 10, 17, 128, 129, 1001);
-  CAPTURE(element, classes);
-  Head head(element, classes, {0, 1, 0.1f, 0.4f}, all_kinds_of_targets(classes));
+  const bool weighted = GENERATE(false, true);
+  CAPTURE(element, classes, weighted);
+  SoftmaxCrossEntropy step{0, 1, 0.1f, 0.4f};
+  if (weighted) step.class_weights = some_class_weights(classes);
+  Head head(element, classes, step, all_kinds_of_targets(classes));
 
   head.run_kernel({1});
   reference::run_step(head.step, head.c.state);

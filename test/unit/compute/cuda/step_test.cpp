@@ -229,8 +229,9 @@ TEST_CASE("cuda step: the pieces of BatchNorm work on slices of wider tensors") 
 TEST_CASE("cuda step: softmax cross-entropy, padded samples and ties included") {
   const auto element = elements();
   const int classes = GENERATE(1, 5, 10, 1001);
-  CAPTURE(name_of(element), classes);
-  GpuComparison comparison(element, cross_entropy_case(classes));
+  const bool weighted = GENERATE(false, true);
+  CAPTURE(name_of(element), classes, weighted);
+  GpuComparison comparison(element, cross_entropy_case(classes, weighted));
   with_ties_and_all_targets(comparison, classes);
 
   comparison.check();

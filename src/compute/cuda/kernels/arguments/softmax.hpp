@@ -33,6 +33,7 @@ struct SoftmaxOperands {
   const float *sample_weight, *loss_scale;  ///< device scalars that dlogits is multiplied by
   SampleLoss* workspace;                    ///< `batch` of them
   LossTotals* totals;
+  const float* class_weights = nullptr;  ///< `classes` of them on the device; null: 1 each
 };
 /// The SoftmaxCrossEntropy step, sums in a fixed order. All pointers are the device's; `loss_scale`
 /// may be null for 1. Queues on `stream` and returns; throws Error when a launch fails.

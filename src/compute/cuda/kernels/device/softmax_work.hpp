@@ -16,7 +16,7 @@ struct SampleSoftmax {
   static constexpr std::uint32_t threads = 128;
   SoftmaxOperands o;
 
-  Grid launch() const { return {small(o.batch), threads, 4 * threads * sizeof(float)}; }
+  Grid launch() const { return {small(o.batch), threads, rows * threads * sizeof(float)}; }
   constexpr int phases() const { return 3 + 2 * folds(threads); }
   constexpr void operator()(int phase, std::uint32_t sample, std::uint32_t thread,
                             unsigned char* shared) const {
@@ -36,14 +36,20 @@ struct SampleSoftmax {
 
  private:
   // What lies in shared memory, `threads` of each.
-  enum Row { highest, exponentials, targets, better };
+  enum Row { highest, exponentials, targets, dots, better, rows };
 
   constexpr const T* row(std::uint32_t sample) const {
     return static_cast<const T*>(o.logits) + std::size_t(sample) * o.pitch;
   }
   constexpr const Target& target_of(std::uint32_t sample) const { return o.samples[sample].target; }
-  constexpr float smoothed(float share) const {
-    return o.smoothing / static_cast<float>(o.classes) + (1 - o.smoothing) * share;
+  constexpr float wanted(const Target& target, int c) const {
+    const float smoothed =
+        o.smoothing / static_cast<float>(o.classes) + (1 - o.smoothing) * target.share_of(c);
+    return o.class_weights ? o.class_weights[c] * smoothed : smoothed;
+  }
+  // Without weights a sample's targets sum to one.
+  constexpr float all_wanted(const float* values) const {
+    return o.class_weights ? values[targets * threads] : 1;
   }
 
   constexpr float highest_of(std::uint32_t sample, std::uint32_t thread) const {
@@ -63,15 +69,18 @@ struct SampleSoftmax {
     const Target target = target_of(sample);
     const int label = target.label;
     const float top = values[0], right = label < 0 ? 0 : static_cast<float>(row(sample)[label]);
-    float sum = 0, dot = 0, above = 0;
+    float sum = 0, all = 0, dot = 0, above = 0;
     for (int c = static_cast<int>(thread); c < o.classes; c += threads) {
       const float logit = static_cast<float>(row(sample)[c]);
       sum += std::exp(logit - top);
-      dot += smoothed(target.share_of(c)) * (logit - top);
+      const float part = wanted(target, c);
+      all += part;
+      dot += part * (logit - top);
       above += logit < right || (logit == right && c >= label) ? 0.f : 1.f;
     }
     values[exponentials * threads + thread] = sum;
-    values[targets * threads + thread] = dot;
+    values[targets * threads + thread] = all;
+    values[dots * threads + thread] = dot;
     values[better * threads + thread] = above;
   }
   constexpr void fold_sums(int round, std::uint32_t thread, float* values) const {
@@ -90,15 +99,17 @@ struct SampleSoftmax {
       float gradient = 0;
       if (target.label >= 0 && c < o.classes) {
         const float e = std::exp(static_cast<float>(row(sample)[c]) - values[0]);
-        gradient = factor * (e / values[exponentials * threads] - smoothed(target.share_of(c)));
+        gradient =
+            factor * (all_wanted(values) * e / values[exponentials * threads] - wanted(target, c));
       }
       to[c] = static_cast<T>(gradient);
     }
   }
-  // The targets of a sample sum to one, so its loss is log(sum) - sum of target * (logit - top).
+  // The loss is sum of target * (log(sum) - (logit - top)).
   constexpr SampleLoss result(int label, const float* values) const {
     if (label < 0) return {};
-    const float loss = std::log(values[exponentials * threads]) - values[targets * threads];
+    const float loss =
+        all_wanted(values) * std::log(values[exponentials * threads]) - values[dots * threads];
     const float above = values[better * threads];
     if (!o.counts) return {o.weight * loss, 0, 0, 0};
     return {o.weight * loss, 1, above < 1, above < 5};

@@ -57,6 +57,8 @@ std::string canonical_config(const Options& options, const std::string& training
     if (std::ranges::find(change_the_numbers, entry.name) != change_the_numbers.end())
       config[entry.name] = value_of(entry);
   if (!options.recipe.empty()) config["recipe"] = options.recipe;
+  if (options.balance) config["balance"] = true;
+  if (!options.class_weights.empty()) config["class-weights"] = options.class_weights;
   if (!training_data.empty()) config["training-data"] = training_data;
   return config.dump(-1, ' ', true, json::error_handler_t::replace);
 }

@@ -28,6 +28,7 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"num-classes", "classes"},
     {"initial-checkpoint", "init-from"},
     {"smoothing label-smoothing-factor", "label-smoothing"},
+    {"class-weight", "class-weights"},
     {"sync-bn", "sync-batchnorm"},
     {"grad-accum-steps gradient-accumulation-steps accumulate-grad-batches", "accumulate"},
     {"log-interval print-freq log-every-n-steps logging-steps", "log-every"},

@@ -104,6 +104,8 @@ void add_model_and_data(Table& t, Request& r) {
         {"val-split", "X[:SEED]",
          "evaluate on this share of each class where images:DIR has no val/: 0.2", "none"},
         val_split_value());
+  t.flag(o.balance, "balance",
+         "draw every class equally often: images of rare ones come again, augmented otherwise");
   t.add(r.pack_source,
         {.name = "pack",
          .argument = "DIR OUT",
@@ -218,6 +220,11 @@ void add_optimizer(Table& t, Options& o) {
   t.add(o.label_smoothing,
         {"label-smoothing", "X", "share of a label given to all classes", recipe},
         number(0, 0.999));
+  t.add(o.class_weights,
+        {"class-weights", "balanced|FILE.csv",
+         "of the loss; balanced: in inverse proportion to a class's images; FILE: class,weight",
+         "all 1"},
+        any_text());
   t.add(o.ema, {"ema", "X", "decay of the weights' average; 0: none", recipe},
         number(0, 0.9999999));
   t.add(o.on_nan, {"on-nan", choice<OnNan>(), "if loss or gradient is not finite"},

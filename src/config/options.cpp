@@ -214,6 +214,9 @@ void Parser::check_contradictions() const {
     need(name, !o.eval_only, "follows a training's evaluations, but this run does not train");
   need("progress", !o.quiet || o.progress != ShowProgress::on,
        "on contradicts --quiet; give one of them");
+  if (o.balance && o.class_weights == balanced_weights)
+    throw usage_error("--balance with --class-weights balanced",
+                      "each alone makes up for rare classes; give one of them");
   if (o.eval_only && o.baseline)
     throw usage_error("--eval-only with --baseline",
                       "the baseline measures training; give one of them");

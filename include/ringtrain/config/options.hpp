@@ -94,6 +94,9 @@ struct Shares {
   std::vector<double> weights = {};  ///< one a rank or one a host, each above 0
 };
 
+/// Class weights that follow from how many images each class has.
+inline constexpr const char* balanced_weights = "balanced";
+
 /// The network to train where nothing names one.
 inline constexpr const char* usual_model = "cifar10_cnn";
 
@@ -110,10 +113,11 @@ struct Options {
   bool sync_batchnorm = false;
 
   std::string data = "shapes";
-  std::string val_data;               ///< to evaluate on; empty: `data` has that, too
-  std::string labels;  ///< a CSV file in place of folders; empty: folders are classes
-  std::string freeze;                  ///< patterns of names, by model::freeze(); empty: nothing
+  std::string val_data;  ///< to evaluate on; empty: `data` has that, too
+  std::string labels;    ///< a CSV file in place of folders; empty: folders are classes
+  std::string freeze;    ///< patterns of names, by model::freeze(); empty: nothing
   std::optional<ValSplit> val_split;  ///< or this share of each class in `data`
+  bool balance = false;               ///< classes come equally often, rare ones again and again
   std::optional<int> data_threads;
   std::uint64_t seed = 1;
 
@@ -147,6 +151,7 @@ struct Options {
   std::optional<double> lr;
   std::optional<optim::Decay> lr_schedule;
   std::optional<double> warmup_epochs, weight_decay, label_smoothing, ema;
+  std::string class_weights;  ///< "balanced", or a CSV file; empty: all are 1
   OnNan on_nan = OnNan::stop;
 
   Allreduce allreduce = Allreduce::automatic;

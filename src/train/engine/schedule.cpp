@@ -24,15 +24,24 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
   };
 }
 
+// Of training, auxiliary heads included: an evaluation's loss is of all samples alike.
+void weigh(compute::Schedule& schedule, const std::vector<float>& class_weights) {
+  for (compute::Step& step : schedule.steps)
+    if (auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
+      loss->class_weights = class_weights;
+}
+
 }  // namespace
 
 compute::Schedule make_schedule(const RunPlan& plan, const model::Supports& supports,
                                 model::Mode mode, std::optional<int> images) {
-  return model::make_schedule(
+  compute::Schedule schedule = model::make_schedule(
       plan.graph(mode), images.value_or(plan.share.count), mode,
       static_cast<float>(*plan.options.label_smoothing), allowed(plan.options.fusion, supports),
       true,
       plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
+  if (mode == model::Mode::training) weigh(schedule, plan.class_weights);
+  return schedule;
 }
 
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/io/dataset/class_weights.hpp"
 #include "ringtrain/model/imagenet.hpp"
 #include "ringtrain/model/model_file.hpp"
 
@@ -183,6 +186,40 @@ std::optional<model::Graph> sized_graph(const RunPlan& plan, io::Extent size) {
   return graph;
 }
 
+// Those without images, for a line that says so; empty: there are none.
+std::string without_images(const std::vector<std::uint64_t>& counts,
+                           const std::vector<std::string>& names) {
+  std::vector<std::string> empty;
+  for (std::size_t label = 0; label < counts.size(); ++label)
+    if (counts[label] == 0) empty.push_back(names[label]);
+  if (empty.empty()) return "";
+  return fmt::format("; without an image: {}", brief(fmt::format("{}", fmt::join(empty, ", "))));
+}
+
+// What decides how often a class comes.
+std::string balance_text(const std::vector<std::uint64_t>& counts,
+                         const std::vector<std::string>& names) {
+  std::uint64_t images = 0, classes = 0, least = 0, most = 0;
+  for (const std::uint64_t count : counts) {
+    if (count == 0) continue;
+    least = classes == 0 ? count : std::min(least, count);
+    most = std::max(most, count);
+    images += count;
+    ++classes;
+  }
+  return fmt::format("--balance: {} images an epoch of each of {} classes, which have {} to {}{}",
+                     images / classes, classes, least, most, without_images(counts, names));
+}
+
+// Of the loss, by label. What a checkpoint says of a file are its weights, wherever it lies.
+std::vector<float> weights_of(config::Options& o, const std::vector<std::uint64_t>& counts,
+                              const std::vector<std::string>& names, int classes) {
+  if (o.class_weights == config::balanced_weights) return io::balanced_weights(counts, classes);
+  std::vector<float> weights = io::read_class_weights(o.class_weights, names, classes);
+  o.class_weights = "file " + hex(hash_bytes(std::as_bytes(std::span(weights))));
+  return weights;
+}
+
 // As Pillow calls them.
 const char* channels_of(int count) { return count == 1 ? "L" : count == 4 ? "RGBA" : "RGB"; }
 
@@ -194,6 +231,19 @@ void open_data(RunPlan& plan, const DataToOpen& how) {
   io::DatasetOptions data = dataset_options(plan, how);
   if (!o.eval_only) plan.training = io::open_dataset(o.data, io::Split::training, data);
   open_evaluation(plan, std::move(data));
+}
+
+void plan_classes(RunPlan& plan, const Tell& tell) {
+  config::Options& o = plan.options;
+  if (!plan.training || (!o.balance && o.class_weights.empty())) return;
+  const std::vector<std::string>& names = plan.training->class_names();
+  const std::vector<std::uint64_t> counts = io::class_counts(*plan.training);
+  if (o.balance) tell(balance_text(counts, names));
+  if (o.class_weights.empty()) return;
+  plan.class_weights = weights_of(o, counts, names, plan.model.classes);
+  const auto [least, most] = std::ranges::minmax(plan.class_weights);
+  tell(fmt::format("--class-weights: {:.3g} to {:.3g}{}", least, most,
+                   without_images(counts, names)));
 }
 
 void plan_images(RunPlan& plan) {

@@ -20,6 +20,11 @@ struct DataToOpen {
 /// has no data.
 void open_data(RunPlan& plan, const DataToOpen& how);
 
+/// Fills in what classes weigh in the loss, and tells how --balance draws them. Throws Error
+/// (usage) where the file of --class-weights is wrong. From here on the option says which weights
+/// they are, not where they lie.
+void plan_classes(RunPlan& plan, const Tell& tell);
+
 /// Fills in how the recipe of plan.model cuts images for training and evaluation, and the networks
 /// for their sizes. Throws Error (usage) where a size would change the network's parameters.
 void plan_images(RunPlan& plan);

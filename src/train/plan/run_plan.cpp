@@ -266,6 +266,7 @@ io::LoaderOptions RunPlan::loader(io::Split split) const {
   io::LoaderOptions o;
   o.mode = split;
   o.seed = options.seed;
+  o.balance = options.balance && split == io::Split::training;
   o.global_batch = micro_batch;
   o.share = share;
   o.threads = data_threads;
@@ -392,6 +393,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   check_sharding(plan.options);
   check_classes(plan, options.classes, saved);
   check_channels(plan.model);
+  plan_classes(plan, tell);
   share_work(plan, rank, tell);
   set_length(plan);
 

@@ -46,6 +46,7 @@ struct RunPlan {
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   optim::OptimizerSettings optimizer;
   optim::LearningRate learning_rate;
+  std::vector<float> class_weights = {};      ///< of training's loss, by label; none: all are 1
   io::Augmentation augmentation;              ///< of training
   io::Augmentation evaluated;                 ///< how evaluation sees an image
   std::vector<std::string> class_names = {};  ///< of the network, by label, for --predict

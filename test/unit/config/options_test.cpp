@@ -45,6 +45,9 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--init-from f.h5",
                                         "--recipe lr=1",
                                         "--val-data shapes",
+                                        "--balance",
+                                        "--class-weights balanced",
+                                        "--class-weights w.csv",
                                         "--eval-only --init-from f.h5",
                                         "--data images:/d",
                                         "--data-threads 3",
@@ -412,6 +415,9 @@ TEST_CASE("options: contradictions get one message that names both sides") {
   CHECK_THAT(refusal("--eval-only --resume f --require-efficiency 0.9"),
              Contains("--require-efficiency") && Contains("does not train"));
   CHECK_THAT(refusal("--quiet --progress on"), Contains("--quiet"));
+  CHECK_THAT(refusal("--balance --class-weights balanced"),
+             Contains("--balance with --class-weights balanced") && Contains("give one"));
+  CHECK(refusal("--balance --class-weights w.csv") == "accepted");
   CHECK(refusal("--quiet --progress auto") == "accepted");
   CHECK(refusal("--eval-only --resume f.h5") == "accepted");
 }
@@ -579,7 +585,8 @@ TEST_CASE("options: the canonical configuration has what changes the numbers and
                                  "--data-threads 3 --max-time 9s --metrics m --interface e "
                                  "--watchdog off --watchdog-silence 30s")) == base);
   for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
-                           "--gradient-dtype fp16", "--compress topk:0.5"})
+                           "--gradient-dtype fp16", "--compress topk:0.5", "--balance",
+                           "--class-weights balanced", "--class-weights w.csv"})
     CHECK(canonical_config(options(line)) != base);
   CHECK(canonical_config(options("--data cifar10:/here")) ==
         canonical_config(options("--data cifar10:/there")));
@@ -612,5 +619,8 @@ TEST_CASE("options: differences name each option that changed, old and new") {
         std::vector<std::string>{"ema: unset -> 0", "lr: 0.1 -> 0.2", "optimizer: sgd -> adam"});
   CHECK(differences("{\"gone\":1}", "{}") == std::vector<std::string>{"gone: 1 -> unset"});
   CHECK(differences("{}", "{\"new\":\"x\"}") == std::vector<std::string>{"new: unset -> x"});
+  CHECK(differences(before, canonical_config(options("--lr 0.1 --batch 32 --optimizer sgd "
+                                                     "--balance --class-weights w.csv"))) ==
+        std::vector<std::string>{"balance: unset -> true", "class-weights: unset -> w.csv"});
   CHECK_THROWS_AS(differences("nonsense", "{}"), Error);
 }

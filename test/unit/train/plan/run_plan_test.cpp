@@ -8,6 +8,7 @@
 
 #include "ringtrain/model/model_file.hpp"
 #include "support/catch.hpp"
+#include "train/engine/schedule.hpp"
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
@@ -629,4 +630,76 @@ TEST_CASE("plan: --val-data takes the place of the data's own evaluation") {
   options.val_data = "shapes";
   CHECK(make_run_plan(options, 1, 0, 1).evaluation->description() ==
         io::open_dataset("shapes", io::Split::evaluation)->description());
+}
+
+namespace {
+
+/// A row a class of `shapes`.
+std::string weights_of_shapes(const std::string& of_class_3) {
+  std::string rows;
+  for (int label = 0; label < 10; ++label)
+    rows += std::to_string(label) + "," + (label == 3 ? of_class_3 : "1") + "\n";
+  return rows;
+}
+
+std::vector<float> weights_in_loss(const RunPlan& plan, model::Mode mode) {
+  const auto none = [](const compute::Schedule&, const compute::Step&) { return false; };
+  const compute::Schedule schedule = make_schedule(plan, none, mode);
+  for (const compute::Step& step : schedule.steps)
+    if (const auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
+      return loss->class_weights;
+  return {-1};
+}
+
+}  // namespace
+
+TEST_CASE("plan: classes weigh what a file says, in training alone, wherever the file lies") {
+  const TemporaryFile file(weights_of_shapes("2")), copy(weights_of_shapes("2")),
+      other(weights_of_shapes("3")), wrong(weights_of_shapes("-3"));
+  std::string told;
+  const auto plan_of_weights = [&](const std::string& weights) {
+    config::Options o = options_for("mlp");
+    o.class_weights = weights;
+    return make_run_plan(o, 1, 0, 1, [&](const std::string& line) { told += line; });
+  };
+
+  const RunPlan plan = plan_of_weights(file.path());
+
+  CHECK(plan.class_weights == std::vector<float>{1, 1, 1, 2, 1, 1, 1, 1, 1, 1});
+  CHECK_THAT(told, Contains("--class-weights: 1 to 2"));
+  CHECK(weights_in_loss(plan, model::Mode::training) == plan.class_weights);
+  CHECK(weights_in_loss(plan, model::Mode::evaluation).empty());
+  CHECK(plan.options.class_weights.starts_with("file "));
+  CHECK(plan_of_weights(copy.path()).options.class_weights == plan.options.class_weights);
+  CHECK(plan_of_weights(other.path()).options.class_weights != plan.options.class_weights);
+  CHECK_THROWS_WITH(plan_of_weights(wrong.path()), Contains("weight -3 of 3 must be"));
+  CHECK(plan_of_weights("").class_weights.empty());
+}
+
+TEST_CASE("plan: how often classes come, and which have no image, is told") {
+  const TrainingOnly images;
+  const std::string folder = images.data().substr(images.data().find(':') + 1);
+  std::ofstream(folder + "/classes.txt") << "cat\ndog\nbird\n";
+  const TemporaryFile labels("1.jpg,cat\n2.jpg,cat\n3.jpg,cat\n4.jpg,bird\n");
+  config::Options o = options_for("mlp");
+  o.data = images.data();
+  o.labels = labels.path();
+  o.batch = 1;
+  std::string told;
+  const auto tell = [&](const std::string& line) { told += line + "\n"; };
+
+  o.balance = true;
+  const RunPlan drawn = make_run_plan(o, 1, 0, 1, tell);
+  o.balance = false;
+  o.class_weights = "balanced";
+  const RunPlan weighted = make_run_plan(o, 1, 0, 1, tell);
+
+  CHECK_THAT(told, Contains("--balance: 2 images an epoch of each of 2 classes, which have 1 to 3; "
+                            "without an image: dog\n"));
+  CHECK(drawn.loader(io::Split::training).balance);
+  CHECK_FALSE(drawn.loader(io::Split::evaluation).balance);
+  CHECK_FALSE(weighted.loader(io::Split::training).balance);
+  CHECK(weighted.class_weights == std::vector<float>{2 / 3.f, 1, 2});
+  CHECK(weighted.options.class_weights == "balanced");
+  CHECK_THAT(told, Contains("--class-weights: 0.667 to 2; without an image: dog\n"));
 }

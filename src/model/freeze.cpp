@@ -1,5 +1,5 @@
-#include <fnmatch.h>
 #include <fmt/core.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <variant>
@@ -77,11 +77,10 @@ void freeze(Graph& graph, const std::string& patterns) {
   settle_layers(graph);
   const auto learns = [](const Parameter& p) { return !p.frozen && !p.held; };
   if (std::ranges::none_of(graph.parameters, learns))
-    throw Error(Exit::usage, "--freeze " + printable(patterns),
-                "leaves nothing to learn; free a part, such as the last layer: --freeze '*,!" +
-                    graph.parameters.back().name.substr(
-                        0, graph.parameters.back().name.rfind('.')) +
-                    "'");
+    throw Error(
+        Exit::usage, "--freeze " + printable(patterns),
+        "leaves nothing to learn; free a part, such as the last layer: --freeze '*,!" +
+            graph.parameters.back().name.substr(0, graph.parameters.back().name.rfind('.')) + "'");
 }
 
 }  // namespace ringtrain::model

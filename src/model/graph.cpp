@@ -137,8 +137,8 @@ double Graph::training_flops() const {
   double sum = 0;
   for (const Node& node : nodes) {
     const bool below = std::ranges::any_of(node.inputs, [&](auto id) { return wanted[id]; });
-    const bool learns = std::ranges::any_of(
-        parameters_of(node), [&](ParameterId id) { return !parameters[id].frozen; });
+    const bool learns = std::ranges::any_of(parameters_of(node),
+                                            [&](ParameterId id) { return !parameters[id].frozen; });
     sum += 2 * multiply_adds_of(*this, node) * (1 + (learns ? 1 : 0) + (below ? 1 : 0));
     if (node.output != compute::no_tensor) wanted[node.output] = below || learns;
   }

@@ -266,12 +266,13 @@ using Step =
     std::variant<Input, ConvolutionForward, ConvolutionInputGradient, ConvolutionWeightGradient,
                  MatrixProductForward, MatrixProductInputGradient, MatrixProductWeightGradient,
                  Pointwise, PointwiseBackward, BatchNormForward, BatchNormBackward,
-                 BatchNormInputGradient, Add, ScaleForward, ScaleBackward, Concat, ChannelSlice, ShortcutForward,
-                 ShortcutBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
-                 AveragePoolBackward, FilterForward, FilterBackward, ReflectPadForward,
-                 ReflectPadBackward, LrnForward, LrnBackward, LayerNormForward, LayerNormBackward,
-                 Multiply, Dropout, SoftmaxCrossEntropy, BatchNormStatistics, BatchNormFinalize,
-                 BatchNormApply, BatchNormBackwardReduce, BatchNormBackwardApply>;
+                 BatchNormInputGradient, Add, ScaleForward, ScaleBackward, Concat, ChannelSlice,
+                 ShortcutForward, ShortcutBackward, MaxPoolForward, MaxPoolBackward,
+                 AveragePoolForward, AveragePoolBackward, FilterForward, FilterBackward,
+                 ReflectPadForward, ReflectPadBackward, LrnForward, LrnBackward, LayerNormForward,
+                 LayerNormBackward, Multiply, Dropout, SoftmaxCrossEntropy, BatchNormStatistics,
+                 BatchNormFinalize, BatchNormApply, BatchNormBackwardReduce,
+                 BatchNormBackwardApply>;
 
 /// The step kind's name, such as "ConvolutionForward".
 const char* name_of(const Step& step);
@@ -328,9 +329,9 @@ struct Schedule {
   std::vector<Step> steps;
   /// The first step of the backward pass; steps.size() for an evaluation.
   std::size_t backward = 0;
-  std::size_t parameters = 0;  ///< elements of the flat parameter buffer
+  std::size_t parameters = 0;       ///< elements of the flat parameter buffer
   std::size_t learning = SIZE_MAX;  ///< parameters from here on have no gradient
-  std::size_t statistics = 0;  ///< elements of the flat statistics buffer
+  std::size_t statistics = 0;       ///< elements of the flat statistics buffer
   int batch = 0;
   /// Of an evaluation or a prediction: what Program::logits() gives. No step writes over it.
   TensorId logits = no_tensor;

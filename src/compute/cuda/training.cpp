@@ -78,9 +78,7 @@ CudaTraining::~CudaTraining() {
   static_cast<void>(cudaStreamSynchronize(parts_.stream));
 }
 
-View CudaTraining::gradients() const {
-  return sums_.all.slice(sums_.head, learning_);
-}
+View CudaTraining::gradients() const { return sums_.all.slice(sums_.head, learning_); }
 
 // Among the gradients. The last bucket begins with them.
 std::vector<std::size_t> CudaTraining::bucket_starts() const {

@@ -10,8 +10,7 @@ namespace {
 class Differentiation {
  public:
   explicit Differentiation(compute::Schedule schedule)
-      : schedule_(std::move(schedule)),
-        gradient_(schedule_.tensors.size(), compute::no_tensor) {}
+      : schedule_(std::move(schedule)), gradient_(schedule_.tensors.size(), compute::no_tensor) {}
 
   compute::Schedule run() && {
     const compute::Schedule forward = schedule_;

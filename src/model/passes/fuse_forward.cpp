@@ -10,7 +10,7 @@ namespace {
 // BatchNorm of the batch, from its input, which is kept.
 bool knows_slope(const compute::Step& producer, compute::Activation f) {
   const auto* norm = std::get_if<compute::BatchNormForward>(&producer);
-  return facts_of(f).slope_of_output || 
+  return facts_of(f).slope_of_output ||
          (norm && norm->training && norm->residual == compute::no_tensor);
 }
 

@@ -29,8 +29,8 @@ struct Uses {
   std::vector<std::size_t> writer;                ///< the last step that writes it
 };
 
-/// Which tensors of forward steps need a gradient: those that a parameter that learns is at or below.
-/// All but the image, unless parameters are frozen.
+/// Which tensors of forward steps need a gradient: those that a parameter that learns is at or
+/// below. All but the image, unless parameters are frozen.
 class Wanted {
  public:
   explicit Wanted(const compute::Schedule& schedule)

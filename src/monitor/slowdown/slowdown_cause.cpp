@@ -41,8 +41,7 @@ void leave_out_ranks(Ranks& ranks, const std::vector<std::string>& hosts) {
     for (const Rank& other : as_seen) {
       if (other.rank == rank.rank || hosts[other.rank] != hosts[rank.rank]) continue;
       for (SampleSpan Rank::*span : {&Rank::before, &Rank::since}) {
-        const double own_s =
-            (other.*span).mean(SystemMetric::own_cpu) * (rank.*span).seconds();
+        const double own_s = (other.*span).mean(SystemMetric::own_cpu) * (rank.*span).seconds();
         double& others_s = (rank.*span).end[SystemMetric::others];
         others_s = std::max((rank.*span).begin[SystemMetric::others], others_s - own_s);
       }

@@ -133,7 +133,7 @@ class CpuEngine final : public TrainingEngine, EngineProbe {
   TrainingState make_state();
   std::unique_ptr<Snapshotter> make_copy(const allreduce::MpiSession& session);
   CpuStepper::Parts parts(allreduce::GradientReducer& reducer, optim::Optimizer& optimizer) {
-    return {*training_, buffers_,   momenta_of(plan_.model.graph), reducer, optimizer, progress_,
+    return {*training_, buffers_,     momenta_of(plan_.model.graph), reducer, optimizer, progress_,
             last_step_, never_sleeps_};
   }
 
@@ -237,8 +237,8 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
 std::string CpuEngine::first_non_finite() {
   const model::Graph& graph = plan_.model.graph;
   const auto holder_of = [](const std::vector<Range>& ranges, std::size_t at) {
-    const auto found = std::ranges::find_if(
-        ranges, [&](const Range& r) { return at >= r.first && at < r.end(); });
+    const auto found =
+        std::ranges::find_if(ranges, [&](const Range& r) { return at >= r.first && at < r.end(); });
     return static_cast<std::size_t>(found - ranges.begin());
   };
   if (const auto at = optim::first_non_finite(buffers_.sums.gradients()))
@@ -268,8 +268,7 @@ std::vector<optim::Optimizer::Slot> CpuEngine::whole_slots() const {
 
 TrainingState CpuEngine::make_state() {
   TrainingState state(plan_.model.graph, memory_, buffers_.parameters, buffers_.statistics,
-                      whole_slots(), buffers_.averaged_statistics,
-                      shards_ ? &*shards_ : nullptr);
+                      whole_slots(), buffers_.averaged_statistics, shards_ ? &*shards_ : nullptr);
   if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
   if (kept_compression_) kept_compression_->add_to(state);
   return state;

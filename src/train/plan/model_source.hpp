@@ -17,7 +17,7 @@ struct SavedNetwork {
   std::string text{};      ///< a model file; empty: the file does not say
   std::vector<std::string> class_names{};
   std::optional<config::ValSplit> val_split{};  ///< that its training divided its images by
-  std::string frozen{};  ///< --freeze of its training
+  std::string frozen{};                         ///< --freeze of its training
   std::uint64_t hash = 0;
   bool named = false;    ///< by --resume FILE: the user must not say otherwise
   bool goes_on = false;  ///< its training goes on, so its classes stay

@@ -353,10 +353,11 @@ void keep_frozen(config::Options& o, const std::optional<SavedNetwork>& saved) {
   if (o.freeze == saved->frozen) return;
   throw Error(
       Exit::usage, "--freeze " + printable(o.freeze),
-      fmt::format("{} goes on with {}: leave --freeze out; to train other parts, start another "
-                  "training from it by --init-from",
-                  brief(saved->checkpoint),
-                  saved->frozen.empty() ? "nothing frozen" : "--freeze " + printable(saved->frozen)));
+      fmt::format(
+          "{} goes on with {}: leave --freeze out; to train other parts, start another "
+          "training from it by --init-from",
+          brief(saved->checkpoint),
+          saved->frozen.empty() ? "nothing frozen" : "--freeze " + printable(saved->frozen)));
 }
 
 // In all sizes of the network, as they share their parameters.

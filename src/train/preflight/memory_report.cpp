@@ -56,10 +56,10 @@ double left_over_bytes(const RunPlan& plan) {
 double state_bytes(const RunPlan& plan) {
   ReservedMemory memory;
   const TrainingBuffers buffers(plan.model.graph, averages(plan), memory, memory);
-  const std::size_t more = averages(plan) * parameters(plan) +
-                           (plan.options.accumulate > 1) * learning(plan);
-  return double(memory.bytes()) + float_bytes(double(more)) +
-         own_slot_bytes(plan) + left_over_bytes(plan);
+  const std::size_t more =
+      averages(plan) * parameters(plan) + (plan.options.accumulate > 1) * learning(plan);
+  return double(memory.bytes()) + float_bytes(double(more)) + own_slot_bytes(plan) +
+         left_over_bytes(plan);
 }
 
 // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy. Of

@@ -72,8 +72,8 @@ class ReductionBuffer {
   Buffer buffer_;
 };
 
-/// The flat buffers of a rank's training, without the optimizer's slots. Of what is frozen there are
-/// neither gradients nor statistics of the batch.
+/// The flat buffers of a rank's training, without the optimizer's slots. Of what is frozen there
+/// are neither gradients nor statistics of the batch.
 struct TrainingBuffers {
   /// `averages`: the run has a moving average, so that there is one of running statistics, too.
   /// `summed` is the memory of the sums. `padding`: zeros behind parameters and gradients.

@@ -55,8 +55,9 @@ bool has_gradient_of(const compute::Schedule& schedule, const compute::Parameter
 
 TEST_CASE("freeze: patterns of names and of modules, the last that matches counts") {
   CHECK(frozen_by("stem") == "stem.conv.weight stem.bn.weight stem.bn.bias stem.bn");
-  CHECK(frozen_by("*.conv") == "stem.conv.weight blocks.0.conv.weight blocks.10.conv.weight "
-                               "blocks.10.conv.bias ");
+  CHECK(frozen_by("*.conv") ==
+        "stem.conv.weight blocks.0.conv.weight blocks.10.conv.weight "
+        "blocks.10.conv.bias ");
   CHECK(frozen_by("*,!blocks,!fc.bias,blocks.10.conv.weight,blocks.10.conv.bias") ==
         "stem.conv.weight stem.bn.weight stem.bn.bias blocks.10.conv.weight blocks.10.conv.bias "
         "(fc.weight) stem.bn");
@@ -96,7 +97,7 @@ TEST_CASE("freeze: what learns lies in front, and backward ends at the lowest of
 }
 
 TEST_CASE("freeze: a pattern of nothing, and one that leaves nothing, are told") {
-  CHECK_THAT(refusal("blocks.1"), Contains("--freeze blocks.1: matches no parameter") &&
-                                      Contains("stem.conv"));
+  CHECK_THAT(refusal("blocks.1"),
+             Contains("--freeze blocks.1: matches no parameter") && Contains("stem.conv"));
   CHECK_THAT(refusal("*"), Contains("leaves nothing to learn") && Contains("'*,!fc'"));
 }

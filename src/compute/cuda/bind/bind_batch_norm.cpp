@@ -193,10 +193,18 @@ Action bind(const BatchNormInputGradient& s, Binder& b) {
   const std::vector<float> zeros(channels);
   write_and_wait(place, zeros.data(), channels * sizeof(float));
   const auto* const none = reinterpret_cast<const float*>(place);
-  const kernels::BatchNormBackwardApplyOperands operands{
-      b.element(),  b.pixels(s.dy),          channels, b.at(s.dy), b.at(s.dy),
-      b.at(s.dx),   b.moments(s.beta).scale, none,     none,       b.pitch(s.dy),
-      b.pitch(s.dy), b.pitch(s.dx)};
+  const kernels::BatchNormBackwardApplyOperands operands{b.element(),
+                                                         b.pixels(s.dy),
+                                                         channels,
+                                                         b.at(s.dy),
+                                                         b.at(s.dy),
+                                                         b.at(s.dx),
+                                                         b.moments(s.beta).scale,
+                                                         none,
+                                                         none,
+                                                         b.pitch(s.dy),
+                                                         b.pitch(s.dy),
+                                                         b.pitch(s.dx)};
   return [&b, operands] { kernels::batch_norm_backward_apply(operands, b.stream()); };
 }
 

@@ -28,11 +28,12 @@ std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element 
       if (!input && !(convolution && access == Access::read)) other[id] = true;
     });
   }
+  const bool channels_last = element == Element::bf16 && has_amx_bf16();
   std::vector<Tensor> result;
   for (std::size_t id = 0; id < schedule.tensors.size(); ++id) {
     const Shape& shape = schedule.tensors[id];
     const bool plain = image[id] && !other[id] && may_be_plain(shape.channels, block);
-    result.push_back({shape, plain ? 1 : block, element, element == Element::bf16});
+    result.push_back({shape, plain ? 1 : block, element, channels_last});
   }
   return result;
 }

@@ -23,9 +23,9 @@ struct Pixels {
 };
 
 /// An activation in memory. Channels are padded to whole blocks; the lanes past the last channel
-/// are zero, and every kernel keeps them so. fp32 is in oneDNN's blocked layout: batch x channel
-/// blocks x height x width x block, where block 1 is plain NCHW. What is `channels_last` is batch x
-/// height x width x channels: oneDNN uses AMX for no other. A slice has whole blocks of a wider
+/// are zero, and every kernel keeps them so. oneDNN's blocked layout is batch x channel blocks x
+/// height x width x block, where block 1 is plain NCHW. What is `channels_last` is batch x height x
+/// width x channels: oneDNN uses AMX for no other. A slice has whole blocks of a wider
 /// tensor's.
 struct Tensor {
   Shape shape;
@@ -80,8 +80,8 @@ struct Tensor {
   int held() const { return held_blocks > 0 ? held_blocks : blocks(); }
 };
 
-/// How each tensor of a schedule is laid out: fp32 blocked, bf16 with channels last, and images
-/// that only convolutions read without padding. Places none of them.
+/// How each tensor of a schedule is laid out: blocked, but bf16 with channels last where the CPU has
+/// AMX, and images that only convolutions read without padding. Places none of them.
 std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element element);
 
 /// Whether those tensors of `step` that are slices may be some: BatchNorm's and those that are

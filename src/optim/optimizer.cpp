@@ -72,6 +72,24 @@ Range common(Range a, Range b) {
   return {first, end > first ? end - first : 0};
 }
 
+// The factor of the rate at `place`, and where another may begin.
+std::pair<double, std::size_t> rate_at(const std::vector<RateFactor>& rates, std::size_t place) {
+  const auto next =
+      std::ranges::find_if(rates, [&](const RateFactor& rate) { return rate.range.end() > place; });
+  if (next == rates.end()) return {1, std::numeric_limits<std::size_t>::max()};
+  if (next->range.first > place) return {1, next->range.first};
+  return {next->factor, next->range.end()};
+}
+
+void check_rates(const std::vector<RateFactor>& rates, std::size_t parameters) {
+  std::size_t end = 0;
+  for (const RateFactor& rate : rates) {
+    expects(rate.range.first >= end && rate.range.end() <= parameters,
+            "Optimizer: ranges of rates ascend, do not overlap and lie inside the parameters");
+    end = rate.range.end();
+  }
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gradients,
@@ -122,11 +140,15 @@ void Optimizer::add_rule_slots(Memory& memory) {
 
 std::vector<compute::DecaySegment> decay_segments(const OptimizerSettings& settings,
                                                   std::size_t parameters) {
+  check_rates(settings.rates, parameters);
   std::vector<compute::DecaySegment> segments;
   std::size_t covered = 0;
   const auto cover = [&](std::size_t end, double decay, bool scaled = false) {
-    if (end > covered) segments.push_back({end, decay, scaled});
-    covered = end;
+    while (covered < end) {
+      const auto [rate, until] = rate_at(settings.rates, covered);
+      covered = std::min(end, until);
+      segments.push_back({covered, decay, scaled, rate});
+    }
   };
   for (const WeightDecay& decay : settings.decays) {
     expects(decay.range.first >= covered && decay.range.end() <= parameters,
@@ -339,19 +361,19 @@ float* Optimizer::slot_values(std::size_t slot, std::size_t place) const {
 }
 
 kernels::Factors Optimizer::factors(std::size_t segment) const {
-  const double decay = segments_[segment].decay;
+  const double decay = segments_[segment].decay, rate = segments_[segment].rate;
   const auto single = [](double value) { return static_cast<float>(value); };
   const bool decoupled = settings_.kind == OptimizerKind::adamw;
   return {.scale = single(now_.gradient_scale),
           .decay = decoupled ? 0.0f : single(decay),
-          .lr = single(now_.learning_rate * ratios_[segment] / bias1_),
+          .lr = single(now_.learning_rate / bias1_ * rate * ratios_[segment]),
           .momentum = single(settings_.momentum),
           .mean_square_decay = single(settings_.mean_square_decay),
           .beta1 = single(settings_.beta1),
           .beta2 = single(settings_.beta2),
           .epsilon = single(settings_.epsilon),
           .root_scale = single(1 / std::sqrt(bias2_)),
-          .shrink = decoupled ? single(1 - now_.learning_rate * decay) : 1.0f};
+          .shrink = decoupled ? single(1 - now_.learning_rate * rate * decay) : 1.0f};
 }
 
 double Optimizer::l2_loss() const {

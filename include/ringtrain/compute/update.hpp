@@ -41,13 +41,15 @@ struct RuleSettings {
   double trust_coefficient = 0.001;  ///< lars
 };
 
-/// Parameters up to `end`, from where the segment before ended, decay by `decay`. For lars, those
-/// that are `scaled` are one tensor w with gradient g, whose rate is multiplied by its trust ratio:
-/// trust coefficient * |w| / (|g| + decay * |w|), or 1 where |w| or |g| is 0.
+/// Parameters up to `end`, from where the segment before ended, decay by `decay`, and their
+/// learning rate is multiplied by `rate`. For lars, those that are `scaled` are one tensor w with
+/// gradient g, whose rate is also multiplied by its trust ratio: trust coefficient * |w| / (|g| +
+/// decay * |w|), or 1 where |w| or |g| is 0.
 struct DecaySegment {
   std::uint64_t end;
   double decay;
   bool scaled = false;
+  double rate = 1;
 };
 
 /// BatchNorm statistics up to `end`, from where those before ended: running += momentum * (batch -

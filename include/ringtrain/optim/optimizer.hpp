@@ -29,6 +29,13 @@ struct WeightDecay {
   double factor = 1;
 };
 
+/// Parameters whose learning rate is multiplied by `factor`. What no range covers has the rate of
+/// the step. Where a tensor has a trust ratio, all of it has one factor.
+struct RateFactor {
+  Range range;
+  double factor = 1;
+};
+
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::momentum;
   double momentum = 0.9;           ///< momentum, nesterov, rmsprop, lars
@@ -37,6 +44,7 @@ struct OptimizerSettings {
   double epsilon = 1e-8;    ///< added inside the root by rmsprop, outside by adam and adamw
   double weight_decay = 0;  ///< L2, added to the gradient; adamw decays the weights instead
   std::vector<WeightDecay> decays = {};  ///< ascending, disjoint
+  std::vector<RateFactor> rates = {};    ///< likewise
   double ema = 0;  ///< limit of ema_decay(); 0: no moving average of the parameters
   double trust_coefficient = 0.001;  ///< lars
 };
@@ -151,7 +159,7 @@ class Optimizer {
   double bias1_ = 1, bias2_ = 1;  // adam's corrections for moments that start at zero
 };
 
-/// How each of `parameters` decays: ascending, covering all.
+/// How each of `parameters` decays and how fast it learns: ascending, covering all.
 std::vector<compute::DecaySegment> decay_segments(const OptimizerSettings& settings,
                                                   std::size_t parameters);
 

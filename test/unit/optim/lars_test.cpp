@@ -24,6 +24,10 @@ const std::vector<WeightDecay> tensors = {{{3, 70'000}, 1},
                                           {{80'000, 4097}, 1},
                                           {{85'000, 5001}, 1}};
 
+// Of two tensors, and of some parameters of none.
+const std::vector<RateFactor> tensor_rates = {
+    {tensors[0].range, 0.5}, {{70'005, 2}, 3}, {tensors[3].range, 0.25}};
+
 bool contains(Range range, std::size_t i) { return i >= range.first && i < range.end(); }
 
 float start_of(std::size_t i) {
@@ -44,7 +48,9 @@ double norm(const Doubles& values, Range range) {
 
 /// One step of the published algorithm; what is in no tensor moves as with a ratio of 1.
 void step_oracle(Doubles& w, Doubles& v, const Doubles& g) {
-  Doubles ratio(w.size(), 1), wd(w.size(), 0);
+  Doubles ratio(w.size(), 1), factor(w.size(), 1), wd(w.size(), 0);
+  for (const RateFactor& rate : tensor_rates)
+    for (std::size_t i = rate.range.first; i < rate.range.end(); ++i) factor[i] = rate.factor;
   for (const WeightDecay& t : tensors) {
     const double w_norm = norm(w, t.range), g_norm = norm(g, t.range), d = weight_decay * t.factor;
     for (std::size_t i = t.range.first; i < t.range.end(); ++i) {
@@ -53,7 +59,7 @@ void step_oracle(Doubles& w, Doubles& v, const Doubles& g) {
     }
   }
   for (std::size_t i = 0; i < w.size(); ++i) {
-    v[i] = 0.9 * v[i] + lars_lr * ratio[i] * (g[i] + wd[i] * w[i]);
+    v[i] = 0.9 * v[i] + lars_lr * factor[i] * ratio[i] * (g[i] + wd[i] * w[i]);
     w[i] -= v[i];
   }
 }
@@ -68,6 +74,7 @@ struct LarsRun {
     return Optimizer({.kind = OptimizerKind::lars,
                       .weight_decay = weight_decay,
                       .decays = tensors,
+                      .rates = tensor_rates,
                       .trust_coefficient = trust},
                      w, g, memory);
   }

@@ -27,35 +27,36 @@ struct Oracle {
   OptimizerKind kind;
   double epsilon;
   double w, average, first = 0, second;
-  double wd;
+  double wd, rate;
   int t = 0;
 
-  Oracle(const OptimizerSettings& settings, double start, double decay_here)
+  Oracle(const OptimizerSettings& settings, double start, double decay_here, double factor_here)
       : kind(settings.kind),
         epsilon(settings.epsilon),
         w(start),
         average(start),
         second(settings.kind == rmsprop ? 1 : 0),
-        wd(decay_here) {}
+        wd(decay_here),
+        rate(lr * factor_here) {}
 
   void update(double gradient) {
     ++t;
     const double g = gradient_scale * gradient + (kind == adamw ? 0 : wd * w);
     switch (kind) {
       case sgd:
-        w = w - lr * g;
+        w = w - rate * g;
         break;
       case momentum:  // Polyak
         first = 0.9 * first + g;
-        w = w - lr * first;
+        w = w - rate * first;
         break;
       case nesterov:
         first = 0.9 * first + g;
-        w = w - lr * (g + 0.9 * first);
+        w = w - rate * (g + 0.9 * first);
         break;
       case rmsprop:  // TensorFlow
         second = 0.9 * second + 0.1 * g * g;
-        first = 0.9 * first + lr * g / std::sqrt(second + epsilon);
+        first = 0.9 * first + rate * g / std::sqrt(second + epsilon);
         w = w - first;
         break;
       case lars:  // lars_test.cpp
@@ -66,8 +67,8 @@ struct Oracle {
         second = 0.999 * second + (1 - 0.999) * g * g;
         const double m = first / (1 - std::pow(0.9, t)), v = second / (1 - std::pow(0.999, t));
         const double before = w;
-        w = w - lr * m / (std::sqrt(v) + epsilon);
-        if (kind == adamw) w -= lr * wd * before;
+        w = w - rate * m / (std::sqrt(v) + epsilon);
+        if (kind == adamw) w -= rate * wd * before;
         break;
       }
     }
@@ -88,12 +89,25 @@ double decay_at(std::size_t i, std::size_t n) {
   return 0;
 }
 
+/// Of all kinds of neighbours: with another decay, another factor, both or none.
+std::vector<RateFactor> rate_factors(std::size_t n) {
+  const std::size_t a = n / 8, b = 3 * n / 8, c = n / 2, d = std::min(n, 3 * n / 4 + 1);
+  return {{{a, b - a}, 0.25}, {{b, c - b}, 0.5}, {{c, d - c}, 0.75}};
+}
+
+double rate_factor_at(std::size_t i, std::size_t n) {
+  for (const RateFactor& rate : rate_factors(n))
+    if (i >= rate.range.first && i < rate.range.end()) return rate.factor;
+  return 1;
+}
+
 OptimizerSettings settings_for(OptimizerKind kind, std::size_t n) {
   OptimizerSettings settings;
   settings.kind = kind;
   settings.epsilon = kind == rmsprop ? 1.0 : 1e-8;
   settings.weight_decay = weight_decay;
   settings.decays = decays(n);
+  if (kind != lars) settings.rates = rate_factors(n);  // they would cut its tensors
   settings.ema = ema_limit;
   return settings;
 }
@@ -157,7 +171,8 @@ TEST_CASE("optimizer: every rule follows its published formula over several step
   OptimizerRun run(settings, size);
   std::vector<Oracle> oracle;
   for (std::size_t i = 0; i < size; ++i)
-    oracle.emplace_back(settings, run.w.view().host()[i], decay_at(i, size));
+    oracle.emplace_back(settings, run.w.view().host()[i], decay_at(i, size),
+                        rate_factor_at(i, size));
 
   double worst = 0, loss_error = 0;
   for (int step = 0; step < steps; ++step) {
@@ -174,6 +189,66 @@ TEST_CASE("optimizer: every rule follows its published formula over several step
 
   CHECK(worst < 3e-6);
   CHECK(loss_error < 1e-6);
+}
+
+// torch 1.13.0 in fp64: 20 steps of SGD, Adam and AdamW with a parameter group for each two
+// weights, whose rates are 0.01 times 1, 0.1, 10, 0.5 and whose decays are 0.1 times 1, 1, 0, 3.
+TEST_CASE("optimizer: factors move parameters as torch's parameter groups do") {
+  const auto [kind, expected] = GENERATE(table<OptimizerKind, std::vector<double>>({
+      {sgd,
+       {0.126172076, 0.238871483, 0.374000899, 0.499126262, 0.537500000, 0.837500000, 0.848536478,
+        0.971652339}},
+      {momentum,
+       {0.151096054, 0.188754974, 0.369246016, 0.492993290, 0.228567798, 1.242554426, 0.711034212,
+        0.834922052}},
+      {nesterov,
+       {0.149028572, 0.184645696, 0.368828296, 0.492829121, 0.180711018, 1.280798983, 0.703614640,
+        0.825663160}},
+      {adam,
+       {0.153700414, 0.207987270, 0.373458076, 0.496362677, 0.298845250, 1.117659769, 0.817842212,
+        0.939175993}},
+      {adamw,
+       {0.157090210, 0.213238918, 0.374644751, 0.497565947, 0.298845250, 1.117659769, 0.839889052,
+        0.972625894}},
+  }));
+  OptimizerSettings settings;
+  settings.kind = kind;
+  settings.weight_decay = 0.1;
+  settings.decays = {{{0, 4}, 1}, {{6, 2}, 3}};
+  settings.rates = {{{2, 2}, 0.1}, {{4, 2}, 10}, {{6, 2}, 0.5}};
+  OptimizerRun run(settings, 8);
+  const auto w = run.w.view().host(), g = run.g.view().host();
+  for (int i = 0; i < 8; ++i) w[i] = static_cast<float>(i + 1) / 8;
+
+  for (int step = 0; step < 20; ++step) {
+    for (int i = 0; i < 8; ++i) g[i] = static_cast<float>((7 * i + 3 * step) % 11 - 5) / 8;
+    run.optimizer.begin({.step = step, .learning_rate = 0.01});
+    run.optimizer.update({0, 8});
+  }
+
+  CAPTURE(kind);
+  for (int i = 0; i < 8; ++i) CHECK(w[i] == Approx(expected[i]).margin(2e-6));
+}
+
+TEST_CASE("optimizer: factors of 1 change no bit, and 0 keeps parameters where they are") {
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw);
+  const std::size_t n = 9001;
+  OptimizerSettings plain = settings_for(kind, n);
+  plain.rates.clear();
+  OptimizerSettings ones = plain, still = plain;
+  ones.rates = {{{0, 4000}, 1}, {{5000, 100}, 1}};
+  still.rates = {{{4000, 1000}, 0}};
+  OptimizerRun expected(plain, n), same(ones, n), partly(still, n);
+  const std::vector<float> start = partly.values(partly.w);
+
+  for (int step = 0; step < 3; ++step)
+    for (OptimizerRun* run : {&expected, &same, &partly}) run->step(step, n);
+
+  CHECK(same_bits(same.state(), expected.state()));
+  for (std::size_t i = 0; i < n; ++i) {
+    const float w = partly.w.view().host()[i];
+    REQUIRE(w == (i >= 4000 && i < 5000 ? start[i] : expected.w.view().host()[i]));
+  }
 }
 
 TEST_CASE("optimizer: an element's arithmetic is the written one, without fused operations") {
@@ -345,6 +420,18 @@ TEST_CASE("optimizer: whether an update leaves all finite is known before it is 
   CHECK_FALSE(first_non_finite(run.w).has_value());
 }
 
+TEST_CASE("optimizer: a factor decides whether an update stays finite, too") {
+  OptimizerSettings settings;
+  settings.kind = sgd;
+  settings.rates = {{{3, 1}, GENERATE(0.0, 1e-3, 1.0)}};
+  OptimizerRun run(settings, 5);
+  std::ranges::fill(run.g.view().host(), 0.f);
+  run.g.view().host()[3] = 3e38f;
+  run.optimizer.begin({.step = 0, .learning_rate = 100});
+
+  CHECK(run.optimizer.stays_finite() == (settings.rates[0].factor < 1));
+}
+
 TEST_CASE("optimizer: a step that was left out is none for bias corrections and warm-up") {
   const auto kind = GENERATE(adam, adamw, momentum);
   const std::size_t n = 5'001;
@@ -451,10 +538,15 @@ TEST_CASE("optimizer: ranges that are not inside the parameters are refused") {
   overlapping.decays = {{{0, 3}, 1}, {{2, 2}, 1}};
   OptimizerSettings outside;
   outside.decays = {{{3, 3}, 1}};
+  OptimizerSettings same_rate, far_rate;
+  same_rate.rates = {{{0, 3}, 1}, {{2, 2}, 1}};
+  far_rate.rates = {{{3, 3}, 1}};
   OptimizerRun run(settings_for(sgd, 5), 5);
 
   CHECK_THROWS_AS(OptimizerRun(overlapping, 5), Error);
   CHECK_THROWS_AS(OptimizerRun(outside, 5), Error);
+  CHECK_THROWS_AS(OptimizerRun(same_rate, 5), Error);
+  CHECK_THROWS_AS(OptimizerRun(far_rate, 5), Error);
   CHECK_THROWS_AS(run.optimizer.update({4, 2}), Error);
 }
 

@@ -31,7 +31,7 @@ struct Device {
   std::vector<float> parameters, slot0, slot1, average;
   DeviceTensor gradients, copy;
   std::vector<DecaySegment> segments{
-      {3, 0}, {1001, 0.01, true}, {1003, 0}, {2000, 0.005, true}, {size, 0}};
+      {3, 0}, {1001, 0.01, true, 0.5}, {1003, 0}, {2000, 0.005, true}, {size, 0, false, 3}};
   std::vector<double> workspace =
       std::vector<double>(most_blocks + 5 * (1 + 2 * work::tensor_parts), NAN);
   std::unique_ptr<UpdateState> state = fresh_state(loss_scale);
@@ -111,6 +111,7 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   settings.kind = kind;
   settings.weight_decay = 0.01;
   settings.decays = {{{3, 998}, 1}, {{1003, 997}, 0.5}};
+  settings.rates = {{{3, 998}, 0.5}, {{2000, 500}, 3}};
   settings.ema = 0.4;
   settings.epsilon = 0.1;  // so large that its place in the formula shows
   HostMemory memory;

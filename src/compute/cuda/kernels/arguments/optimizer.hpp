@@ -21,9 +21,10 @@ struct StepScalars {
   double gradient_scale;  ///< multiplies gradients, besides 1 / loss scale
 };
 
-/// Factors of this update, fp32, as prepare_update leaves them for update.
+/// Factors of this update, as prepare_update leaves them for update.
 struct UpdateFactors {
-  float scale, lr, momentum, mean_square_decay, beta1, beta2, epsilon, root_scale, average_rate;
+  double lr;  ///< divided by adam's first correction
+  float scale, momentum, mean_square_decay, beta1, beta2, epsilon, root_scale, average_rate;
 };
 
 /// Of a rank in a step's head: the sum over 65536 ranks is finite, as no step is skipped for it.

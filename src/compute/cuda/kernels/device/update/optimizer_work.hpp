@@ -87,8 +87,8 @@ struct PrepareUpdate {
     const Number bias1 = adam ? 1 - std::pow(settings.beta1, step + 1) : 1;
     const Number bias2 = adam ? 1 - std::pow(settings.beta2, step + 1) : 1;
     const Number decay = settings.ema < young ? settings.ema : young;
-    state->factors = {.scale = single(scalars->gradient_scale / state->loss_scale),
-                      .lr = single(scalars->learning_rate / bias1),
+    state->factors = {.lr = scalars->learning_rate / bias1,
+                      .scale = single(scalars->gradient_scale / state->loss_scale),
                       .momentum = single(settings.momentum),
                       .mean_square_decay = single(settings.mean_square_decay),
                       .beta1 = single(settings.beta1),

@@ -15,8 +15,8 @@ struct Parameter {
   float w, g, slot0, slot1;
 };
 
-/// How the parameters of a segment decay: through the gradient, or, adamw, by shrinking. And, lars,
-/// how fast they move.
+/// How the parameters of a segment decay: through the gradient, or, adamw, by shrinking. And how
+/// fast they move.
 struct SegmentDecay {
   float decay, shrink, rate;
   double square;  ///< what w^2 is multiplied by in the L2 loss
@@ -29,26 +29,27 @@ constexpr void apply_rule(OptimizerKind rule, Parameter& p, const Factors& f,
   const float d = f.scale * p.g + segment.decay * p.w;
   switch (rule) {
     case OptimizerKind::sgd:
-      p.w -= f.lr * d;
+      p.w -= segment.rate * d;
       return;
     case OptimizerKind::momentum:
       p.slot0 = f.momentum * p.slot0 + d;
-      p.w -= f.lr * p.slot0;
+      p.w -= segment.rate * p.slot0;
       return;
     case OptimizerKind::nesterov:
       p.slot0 = f.momentum * p.slot0 + d;
-      p.w -= f.lr * (d + f.momentum * p.slot0);
+      p.w -= segment.rate * (d + f.momentum * p.slot0);
       return;
     case OptimizerKind::rmsprop:
       p.slot0 = f.mean_square_decay * p.slot0 + (1 - f.mean_square_decay) * (d * d);
-      p.slot1 = f.momentum * p.slot1 + f.lr * d / std::sqrt(p.slot0 + f.epsilon);
+      p.slot1 = f.momentum * p.slot1 + segment.rate * d / std::sqrt(p.slot0 + f.epsilon);
       p.w -= p.slot1;
       return;
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
       p.slot0 = f.beta1 * p.slot0 + (1 - f.beta1) * d;
       p.slot1 = f.beta2 * p.slot1 + (1 - f.beta2) * (d * d);
-      p.w = segment.shrink * p.w - f.lr * p.slot0 / (std::sqrt(p.slot1) * f.root_scale + f.epsilon);
+      p.w = segment.shrink * p.w -
+            segment.rate * p.slot0 / (std::sqrt(p.slot1) * f.root_scale + f.epsilon);
       return;
     case OptimizerKind::lars:
       p.slot0 = f.momentum * p.slot0 + segment.rate * d;
@@ -130,11 +131,11 @@ struct Update {
   }
   template <class Number = double>
   constexpr SegmentDecay decay_of(std::uint32_t segment) const {
-    const Number decay = buffers.segments[segment].decay;
+    const Number decay = buffers.segments[segment].decay, factor = buffers.segments[segment].rate;
     const Number ratio = rule == OptimizerKind::lars ? ratios_in(buffers)[segment] : 1;
-    const float rate = static_cast<float>(scalars->learning_rate * ratio);
+    const float rate = static_cast<float>(state->factors.lr * factor * ratio);
     if (rule != OptimizerKind::adamw) return {static_cast<float>(decay), 1, rate, decay};
-    return {0, static_cast<float>(1 - scalars->learning_rate * decay), rate, 0};
+    return {0, static_cast<float>(1 - scalars->learning_rate * factor * decay), rate, 0};
   }
   constexpr void load_group(std::uint64_t at, Parameter* group) const {
     const auto w = load<width>(buffers.parameters + at);

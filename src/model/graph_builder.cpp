@@ -53,7 +53,7 @@ compute::TensorId GraphBuilder::add(std::string name, Operation operation,
                                     std::vector<compute::TensorId> inputs, compute::Shape output) {
   graph_.tensors.push_back(output);
   const auto id = static_cast<compute::TensorId>(graph_.tensors.size() - 1);
-  graph_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), id});
+  graph_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), id, block_});
   return id;
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -166,6 +167,7 @@ struct Node {
   Operation operation;
   std::vector<compute::TensorId> inputs;
   compute::TensorId output = compute::no_tensor;
+  std::string block = {};  ///< of a model file, the use of one around it, the outermost; or empty
 };
 
 /// Those that an operation has: weights and biases, gammas and betas.
@@ -265,6 +267,8 @@ class GraphBuilder {
   compute::TensorId lrn(compute::TensorId x, const compute::attributes::Lrn& how);
   compute::TensorId dropout(compute::TensorId x, float keep, bool of_sample = false);
   void loss(compute::TensorId logits, Loss how = {});
+  /// What is added from now on is of the block of this name; empty: of none.
+  void set_block(std::string name) { block_ = std::move(name); }
 
   const compute::Shape& shape(compute::TensorId id) const { return graph_.tensors[id]; }
   Graph finish() && { return std::move(graph_); }
@@ -277,6 +281,7 @@ class GraphBuilder {
 
   Graph graph_;
   int dropouts_ = 0;
+  std::string block_;
 };
 
 }  // namespace ringtrain::model

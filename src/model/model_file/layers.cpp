@@ -121,7 +121,10 @@ compute::TensorId Layers::use(Block& block, const Line& line, const std::string&
   block.used = true;
   const TextPlace caller = at_;
   at_.within = fmt::format("{} of line {}", full, line.number);
+  const bool outermost = scope.prefix.empty();
+  if (outermost) builder_.set_block(full);
   for (const Line& each : block.lines) add(each, inner);
+  if (outermost) builder_.set_block("");
   at_ = caller;
   return inner.last;
 }

@@ -11,6 +11,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/weights/weights_file.hpp"
+#include "ringtrain/model/layer_groups.hpp"
 #include "train/checkpoint/published_weights.hpp"
 
 namespace ringtrain::train {
@@ -18,50 +19,25 @@ namespace {
 
 constexpr std::size_t most_reported = 10;
 
-// The parameters of the layers whose outputs are logits, also behind operations without any.
 std::set<std::string> heads_of(const model::Graph& graph) {
-  std::set<compute::TensorId> logits;
   std::set<std::string> names;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const model::Operation& operation = node->operation;
-    if (const auto* layer = std::get_if<model::MatrixProduct>(&operation)) {
-      if (!logits.contains(node->output)) continue;
-      names.insert(graph.parameters[layer->w].name);
-      if (layer->b) names.insert(graph.parameters[*layer->b].name);
-    } else if (std::holds_alternative<model::Loss>(operation) ||
-               (std::holds_alternative<model::Multiply>(operation) &&
-                logits.contains(node->output))) {
-      logits.insert(node->inputs[0]);
-    }
-  }
+  for (const model::ParameterId id : model::head_parameters(graph))
+    names.insert(graph.parameters[id].name);
   return names;
 }
 
-// Names of the tensors of an operation, whichever it has.
-template <class Operation>
-void add_names(const Operation& o, const model::Graph& graph, std::set<std::string>& names) {
-  const auto add = [&](std::optional<model::ParameterId> id) {
-    if (id) names.insert(graph.parameters[*id].name);
-  };
-  if constexpr (requires { o.w; }) add(o.w);
-  if constexpr (requires { o.b; }) add(o.b);
-  if constexpr (requires { o.gamma; }) add(o.gamma);
-  if constexpr (requires { o.beta; }) add(o.beta);
-  if constexpr (requires { o.statistics; })
-    for (const char* kind : {".running_mean", ".running_var"})
-      names.insert(graph.statistics[o.statistics].name + kind);
-}
-
-// Tensors of the layers that only auxiliary losses need: evaluation does without.
+// Tensors of the layers that only auxiliary losses need.
 std::set<std::string> auxiliary_of(const model::Graph& graph) {
-  std::set<compute::TensorId> needed;
+  const std::vector<bool> auxiliary = model::auxiliary_nodes(graph);
   std::set<std::string> names;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const auto* loss = std::get_if<model::Loss>(&node->operation);
-    if (loss != nullptr ? !loss->auxiliary : needed.contains(node->output))
-      needed.insert(node->inputs.begin(), node->inputs.end());
-    else
-      std::visit([&](const auto& o) { add_names(o, graph, names); }, node->operation);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!auxiliary[n]) continue;
+    const model::Operation& operation = graph.nodes[n].operation;
+    for (const model::ParameterId id : model::parameters_of(operation))
+      names.insert(graph.parameters[id].name);
+    if (const auto* norm = std::get_if<model::BatchNorm>(&operation))
+      for (const char* kind : {".running_mean", ".running_var"})
+        names.insert(graph.statistics[norm->statistics].name + kind);
   }
   return names;
 }

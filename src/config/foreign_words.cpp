@@ -90,7 +90,6 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"reprob random-erase", {}, {}, "nothing is erased from images"},
     {"ra-sampler", {}, {}, "each image comes once an epoch"},
     {"min-lr", {}, {}, "the cosine falls to 0"},
-    {"layer-decay", {}, {}, "all layers learn at one rate"},
     {"norm-weight-decay bias-weight-decay", {}, {}, "scales and biases never decay; leave it out"},
     {"bce-loss", {}, {}, "the loss is softmax cross-entropy"},
     {"tta", {}, {}, "each image is evaluated once"},

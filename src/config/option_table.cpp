@@ -227,6 +227,28 @@ void add_optimizer(Table& t, Options& o) {
         any_text());
   t.add(o.ema, {"ema", "X", "decay of the weights' average; 0: none", recipe},
         number(0, 0.9999999));
+  t.add(o.factors.lr,
+        {.name = "lr-factor",
+         .argument = "PATTERN=X,...",
+         .description = "times --lr, for parameters of these names: \"fc.*=10,conv1.weight=0.1\"",
+         .unset = "none, or as resumed",
+         .joins = true},
+        name_factors());
+  t.add(o.factors.decay,
+        {.name = "decay-factor",
+         .argument = "PATTERN=X,...",
+         .description = "likewise, times --weight-decay",
+         .unset = "none, or as resumed",
+         .joins = true},
+        name_factors());
+  t.add(o.factors.head_lr,
+        {"head-lr", "X", "peak learning rate of the layer that gives the logits",
+         "--lr, or as resumed"},
+        number(0, million));
+  t.add(o.factors.layer_decay,
+        {"layer-decay", "X", "each block learns at this part of the next one's rate",
+         "1, or as resumed"},
+        number(0, 1));
   t.add(o.on_nan, {"on-nan", choice<OnNan>(), "if loss or gradient is not finite"},
         enumerator<OnNan>());
 }

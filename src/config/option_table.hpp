@@ -40,6 +40,7 @@ struct OptionEntry {
   std::function<std::string()> value = {};           ///< empty while unset
   bool bare = false;                                 ///< TOML and JSON write it without quotes
   bool in_files = true;                              ///< may stand in a configuration file
+  bool joins = false;                                ///< all that are given make one list
 
   bool is_flag() const { return argument.empty(); }
 };

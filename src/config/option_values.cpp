@@ -11,6 +11,7 @@ constexpr std::int64_t most_rank = 1024;
 constexpr std::int64_t most_block_kib = 1024;
 constexpr std::int64_t most_weight = 1'000'000;
 constexpr double least_ratio = 1e-6;
+constexpr double most_factor = 1'000'000;
 constexpr std::int64_t latest_step = 1'000'000'000'000;
 
 template <class T>
@@ -202,6 +203,31 @@ Codec<Shares> shares_value() {
     if (shares.mode == Shares::Mode::equal) return "equal";
     if (shares.mode == Shares::Mode::automatic) return "auto";
     return fmt::format("{}", fmt::join(shares.weights, ":"));
+  };
+  return {read, write};
+}
+
+Codec<std::vector<NameFactor>> name_factors() {
+  const auto read_one = [](const std::string& text) -> NameFactor {
+    const std::size_t equals = text.rfind('=');
+    if (equals == text.npos || equals == 0)
+      throw BadValue("must be PATTERN=FACTOR, such as fc.*=10, or several with commas between");
+    try {
+      return {text.substr(0, equals), number_between(text.substr(equals + 1), 0, most_factor)};
+    } catch (const BadValue& bad) {
+      throw BadValue(fmt::format("FACTOR {}", bad.what()));
+    }
+  };
+  const auto read = [read_one](const std::string& text) {
+    std::vector<NameFactor> factors;
+    for (const std::string& part : split(text, ',')) factors.push_back(read_one(part));
+    return factors;
+  };
+  const auto write = [](const std::vector<NameFactor>& factors) {
+    std::string text;
+    for (const NameFactor& each : factors)
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", each.pattern, each.factor);
+    return text;
   };
   return {read, write};
 }

@@ -132,7 +132,8 @@ void Parser::add(const OptionEntry& entry) {
   // Open MPI 4's mpirun takes a --tune behind the program for its own, so it is no name to teach.
   const std::string names = entry.name == "tuning" ? option + ",--tune" : option;
   CLI::Option* added = app_.add_option_function<std::string>(names, set);
-  added->take_last()->type_name(entry.argument);
+  added->type_name(entry.argument);
+  entry.joins ? added->join(',') : added->take_last();
   if (!entry.alone.empty()) added->expected(0, 1)->default_str(entry.alone);
 }
 

@@ -171,11 +171,28 @@ bool finds_skipped(const RunPlan& plan, const Setup& setup) {
   return !setup.session.broadcast(mine ? "yes" : "").empty();
 }
 
-// What the first steps, or a checkpoint, decide: how gradients travel and how ranks divide a step.
+// Factors that were left out are those of the checkpoint that rank 0 would go on from.
+void keep_factors(RunPlan& plan, const Setup& setup) {
+  if (plan.options.eval_only) return;
+  setup.progress.enter(metrics::Phase::resume);
+  std::string saved;
+  if (setup.session.rank() == 0)
+    if (const auto metadata =
+            saved_metadata(plan.options.resume, plan.options.checkpoint_dir, &setup.progress);
+        metadata && metadata->model_hash == plan.model.graph.structure_hash())
+      saved = metadata->config;
+  const config::Factors kept =
+      plan.keep_factors(config::factors_in(setup.session.broadcast(saved)));
+  if (kept != config::Factors()) setup.note(config::factors_text(kept) + ", as in the checkpoint");
+}
+
+// What the first steps, or a checkpoint, decide: factors of the optimizer, how gradients travel and
+// how ranks divide a step.
 void settle(RunPlan& plan, const Setup& setup) {
   const auto note = [&](const std::string& line) { setup.note(line); };
   std::function<std::unique_ptr<TrainingEngine>()> trial;  // none for the doctor
   if (!setup.doctor) trial = [&] { return make_engine(plan, setup); };
+  keep_factors(plan, setup);
   settle_gradient_format(plan, trial, setup.session, note, setup.progress);
   settle_shares(plan, trial, setup.session, note, setup.progress);
   plan.keeps_skipped = finds_skipped(plan, setup);

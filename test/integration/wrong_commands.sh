@@ -39,6 +39,8 @@ expect 0 64 "--batch.*many" --batch many
 expect 0 64 "--lr.*nan" --lr nan
 expect 0 64 "--optimizer.*sdg.*sgd" --optimizer sdg
 expect 0 64 "--lr-schedule.*cosin.*cosine" --lr-schedule cosin
+expect 0 64 "--lr-factor.*FACTOR" --lr-factor fc.*=-1
+expect 2 64 "--lr-factor cf.\*: .*did you mean fc.\*" --model resnet20 --lr-factor "cf.*=2"
 expect 0 64 "--checkpoint-every.*5x" --checkpoint-every 5x
 expect 0 64 "--keep.*0" --keep 0
 expect 0 64 "--epochs.*--steps|--steps.*--epochs" --steps 5 --epochs 2

@@ -42,6 +42,8 @@ Codec<ValSplit> val_split_value();
 /// METRIC=VALUE
 Codec<MetricGoal> metric_goal();
 Codec<Shares> shares_value();
+/// PATTERN=FACTOR, or several with commas between
+Codec<std::vector<NameFactor>> name_factors();
 
 /// How activations are stored on a GPU; auto is fp16.
 Element element_of(Precision precision);

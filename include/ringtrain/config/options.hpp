@@ -97,6 +97,24 @@ struct Shares {
 /// Class weights that follow from how many images each class has.
 inline constexpr const char* balanced_weights = "balanced";
 
+/// A factor for the parameters of some names.
+struct NameFactor {
+  std::string pattern = {};  ///< `*`, `?` and `[...]` as in a shell; `*` takes dots, too
+  double factor = 1;
+
+  friend bool operator==(const NameFactor&, const NameFactor&) = default;
+};
+
+/// How parameters differ in learning rate and weight decay. What is unset is as in the checkpoint
+/// to go on from.
+struct Factors {
+  std::vector<NameFactor> lr = {}, decay = {};  ///< of several that match, the last one counts
+  std::optional<double> head_lr = {};      ///< the peak rate of the layer that gives the logits
+  std::optional<double> layer_decay = {};  ///< a layer's rate over that of the next one
+
+  friend bool operator==(const Factors&, const Factors&) = default;
+};
+
 /// The network to train where nothing names one.
 inline constexpr const char* usual_model = "cifar10_cnn";
 
@@ -152,6 +170,7 @@ struct Options {
   std::optional<optim::Decay> lr_schedule;
   std::optional<double> warmup_epochs, weight_decay, label_smoothing, ema;
   std::string class_weights;  ///< "balanced", or a CSV file; empty: all are 1
+  Factors factors;
   OnNan on_nan = OnNan::stop;
 
   Allreduce allreduce = Allreduce::automatic;
@@ -244,6 +263,11 @@ std::string config_text(const Options& options);
 /// Directories are left out: the same data may lie elsewhere. `training_data` tells the samples
 /// apart from others, as "10000 samples, <hash>"; empty: it is not known.
 std::string canonical_config(const Options& options, const std::string& training_data = "");
+
+/// The factors in a canonical configuration; what cannot be read is unset.
+Factors factors_in(std::string_view config);
+/// What the user would type for them: "--layer-decay 0.75"; empty: nothing is set.
+std::string factors_text(const Factors& factors);
 
 /// "option: old -> new" for each option in which two canonical configurations differ.
 std::vector<std::string> differences(std::string_view before, std::string_view after);

@@ -38,6 +38,16 @@ std::string single_value_hint(const RunPlan& plan) {
   return "";
 }
 
+std::string rates_line(const RunPlan& plan) {
+  const std::vector<optim::RateFactor>& rates = plan.optimizer.rates;
+  if (rates.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(rates, {}, &optim::RateFactor::factor);
+  std::size_t count = 0;
+  for (const optim::RateFactor& rate : rates) count += rate.range.count;
+  return fmt::format("rates: {} of {} parameters learn at {:.3g} to {:.3g} times the rate", count,
+                     plan.model.graph.parameter_count(), least.factor, most.factor);
+}
+
 std::string warmup_hint(const RunPlan& plan) {
   const double run = plan.options.steps ? double(*plan.options.steps) * plan.global_batch /
                                               double(plan.training->size())
@@ -72,8 +82,9 @@ std::string frozen_hint(const RunPlan& plan) {
 
 std::vector<std::string> RunPlan::hints() const {
   if (options.eval_only) return {};
-  std::vector<std::string> all = {frozen_line(*this), frozen_hint(*this), large_batch_hint(*this),
-                                  single_value_hint(*this), warmup_hint(*this)};
+  std::vector<std::string> all = {frozen_line(*this),      frozen_hint(*this), rates_line(*this),
+                                  large_batch_hint(*this), single_value_hint(*this),
+                                  warmup_hint(*this)};
   std::erase(all, "");
   return all;
 }

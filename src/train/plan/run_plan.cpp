@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
@@ -16,6 +17,7 @@
 #include "ringtrain/model/model_file.hpp"
 #include "train/plan/data_plan.hpp"
 #include "train/plan/model_source.hpp"
+#include "train/plan/parameter_factors.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -54,12 +56,14 @@ optim::OptimizerSettings optimizer_of(const config::Options& o, const model::Mod
   settings.ema = *o.ema;
   if (settings.kind == optim::OptimizerKind::rmsprop) settings.epsilon = 1;
   const auto ranges = model.graph.parameter_ranges();
+  ParameterFactors factors = parameter_factors(o, model);
+  settings.rates = std::move(factors.rates);
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const model::Parameter& parameter = model.graph.parameters[p];
     if (parameter.frozen) continue;
     const bool weight = parameter.role == model::Parameter::Role::weight;
     if (settings.kind == optim::OptimizerKind::lars ? weight : parameter.decay)
-      settings.decays.push_back({ranges[p], parameter.decay ? 1.0 : 0.0});
+      settings.decays.push_back({ranges[p], parameter.decay ? factors.decays[p] : 0.0});
   }
   return settings;
 }
@@ -183,6 +187,17 @@ void RunPlan::take_shares(std::vector<int> all, int rank) {
           "Plan: a share of the micro-step for each rank");
   shares = std::move(all);
   share = {std::accumulate(shares.begin(), shares.begin() + rank, 0), shares[rank]};
+}
+
+config::Factors RunPlan::keep_factors(const config::Factors& saved) {
+  config::Factors& own = options.factors;
+  config::Factors kept;
+  if (own.lr.empty()) own.lr = kept.lr = saved.lr;
+  if (own.decay.empty()) own.decay = kept.decay = saved.decay;
+  if (!own.head_lr) own.head_lr = kept.head_lr = saved.head_lr;
+  if (!own.layer_decay) own.layer_decay = kept.layer_decay = saved.layer_decay;
+  optimizer = optimizer_of(options, model);
+  return kept;
 }
 
 bool RunPlan::done(const Position& position) const {
@@ -380,6 +395,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   if (options.eval_only) {  // needs no optimizer's slots, and no average but the checkpoint's
     plan.options.optimizer = optim::OptimizerKind::sgd;
     plan.options.ema = 0;
+    plan.options.factors = {};
   }
   keep_frozen(plan.options, saved);
   plan.data_threads = options.data_threads.value_or(cpus);

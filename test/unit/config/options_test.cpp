@@ -73,6 +73,10 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--weight-decay 1e-4",
                                         "--label-smoothing 0.1",
                                         "--ema 0.9999",
+                                        "--lr-factor fc.*=10,conv1.*=0.5",
+                                        "--decay-factor *.bias=0",
+                                        "--head-lr 0.1",
+                                        "--layer-decay 0.75",
                                         "--on-nan skip",
                                         "--allreduce ring",
                                         "--bucket-mb 2",
@@ -384,6 +388,35 @@ TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK(options("--batch 1000000").batch == 1'000'000);
 }
 
+TEST_CASE("options: factors by name are a list, whose parts may be given one by one") {
+  const std::vector<NameFactor> both = {{"fc.*", 10}, {"*", 1e-3}};
+
+  CHECK(options("--lr-factor fc.*=10,*=1e-3").factors.lr == both);
+  CHECK(options("--lr-factor fc.*=10 --lr-factor *=0.001").factors.lr == both);
+  CHECK(options("--decay-factor a=b=0").factors.decay == std::vector<NameFactor>{{"a=b", 0}});
+  for (const char* line : {"--lr-factor fc.*", "--lr-factor =3", "--lr-factor a=1,b"})
+    CHECK_THAT(refusal(line), Contains("--lr-factor") && Contains("PATTERN=FACTOR"));
+  for (const char* line :
+       {"--lr-factor a=-1", "--lr-factor a=nan", "--lr-factor a=", "--decay-factor a=1,b=2x"})
+    CHECK_THAT(refusal(line), Contains("FACTOR must be a number from 0"));
+  CHECK_THAT(refusal("--layer-decay 1.1"), Contains("number from 0 to 1"));
+  CHECK_THAT(refusal("--head-lr -1"), Contains("number from 0"));
+}
+
+TEST_CASE("options: factors come back from the canonical configuration") {
+  const Options given =
+      options("--lr-factor fc.*=10 --decay-factor *.w=0.1 --head-lr 1e-5 --layer-decay 0.75");
+
+  CHECK(factors_in(canonical_config(given)) == given.factors);
+  CHECK(factors_in(canonical_config(Options{})) == Factors{});
+  CHECK(factors_text(given.factors) ==
+        "--lr-factor fc.*=10 --decay-factor *.w=0.1 --head-lr 1e-05 --layer-decay 0.75");
+  CHECK(factors_text({}).empty());
+  for (const char* text :
+       {"", "[]", "{\"layer-decay\":7}", "{\"lr-factor\":[1]}", "{\"head-lr\":\"x\"}"})
+    CHECK(factors_in(text) == Factors{});
+}
+
 TEST_CASE("options: control characters in a refused argument do not reach the terminal") {
   CHECK_THAT(refusal("--\x1b[31mred"), !Contains("\x1b") && Contains("\\x1b"));
 }
@@ -586,7 +619,9 @@ TEST_CASE("options: the canonical configuration has what changes the numbers and
                                  "--watchdog off --watchdog-silence 30s")) == base);
   for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
                            "--gradient-dtype fp16", "--compress topk:0.5", "--balance",
-                           "--class-weights balanced", "--class-weights w.csv"})
+                           "--class-weights balanced", "--class-weights w.csv", "--freeze fc",
+                           "--lr-factor *=1", "--decay-factor *=1", "--head-lr 1",
+                           "--layer-decay 1"})
     CHECK(canonical_config(options(line)) != base);
   CHECK(canonical_config(options("--data cifar10:/here")) ==
         canonical_config(options("--data cifar10:/there")));

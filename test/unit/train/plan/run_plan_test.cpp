@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "ringtrain/model/model_file.hpp"
@@ -130,6 +131,145 @@ TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") 
   for (const optim::WeightDecay& decay : decays) factors.push_back(decay.factor);
   CHECK(factors == std::vector<double>{0, 0, 1, 1, 0});  // local3 and local4 decay
   CHECK(decays[0].range.count == 64 * 5 * 5 * 3);
+}
+
+namespace {
+
+// Of each parameter, from the ranges of a plan.
+std::map<std::string, double> rates_by_name(const RunPlan& plan) {
+  std::map<std::string, double> rates;
+  const auto ranges = plan.model.graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    double& rate = rates[plan.model.graph.parameters[p].name] = 1;
+    for (const optim::RateFactor& each : plan.optimizer.rates)
+      if (each.range.first <= ranges[p].first && ranges[p].end() <= each.range.end())
+        rate = each.factor;
+  }
+  return rates;
+}
+
+std::string refusal_of_factors(const std::string& model, const config::Factors& factors) {
+  config::Options o = options_for(model);
+  o.data = "synthetic";
+  o.factors = factors;
+  try {
+    make_run_plan(o, 1, 0, 1);
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::usage);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("plan: rates have the last pattern's factor, times the layer's; the head has its own") {
+  config::Options o = options_for("cifar10_cnn");
+  o.lr = 0.2;
+  o.factors.lr = {{"conv*", 3}, {"conv1.*", 5}, {"*.bias", 0}, {"softmax_linear.*", 9}};
+  o.factors.layer_decay = 0.5;
+  o.factors.head_lr = 0.1;
+
+  const auto rates = rates_by_name(make_run_plan(o, 1, 0, 1));
+
+  CHECK(rates.at("conv1.weight") == 5 * 0.0625);
+  CHECK(rates.at("conv1.bias") == 0);
+  CHECK(rates.at("conv2.weight") == 3 * 0.125);
+  CHECK(rates.at("local3.weight") == 0.25);
+  CHECK(rates.at("local4.weight") == 0.5);
+  CHECK(rates.at("local4.bias") == 0);
+  CHECK(rates.at("softmax_linear.weight") == 0.5);
+  CHECK(rates.at("softmax_linear.bias") == 0.5);
+}
+
+TEST_CASE("plan: what decays does so by the last pattern's factor") {
+  config::Options o = options_for("cifar10_cnn");
+  o.factors.decay = {{"*", 2}, {"local4.*", 0.25}};
+
+  const auto decays = make_run_plan(o, 1, 0, 1).optimizer.decays;
+
+  REQUIRE(decays.size() == 2);  // biases and what the network excepts still do not
+  CHECK(decays[0].factor == 2);
+  CHECK(decays[1].factor == 0.25);
+}
+
+TEST_CASE("plan: without factors, and with those of 1, no rate is another one") {
+  config::Options o = options_for("resnet20");
+  CHECK(make_run_plan(o, 1, 0, 1).optimizer.rates.empty());
+  o.factors = {.lr = {{"*", 1}}, .decay = {{"*", 1}}, .head_lr = 0.1, .layer_decay = 1};
+  o.lr = 0.1;
+
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
+
+  CHECK(plan.optimizer.rates.empty());
+  CHECK(plan.optimizer.decays.front().factor == 1);
+  o.eval_only = true;
+  o.factors.lr = {{"nothing", 1}};
+  CHECK_NOTHROW(make_run_plan(o, 1, 0, 1));
+}
+
+TEST_CASE("plan: neighbours of one factor are one range") {
+  config::Options o = options_for("resnet20");
+  o.factors.lr = {{"layer1.*", 0.5}, {"layer2.*", 0.5}, {"fc.*", 2}};
+
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
+  const auto told = plan.hints();
+
+  REQUIRE(plan.optimizer.rates.size() == 2);
+  CHECK(plan.optimizer.rates[0].factor == 0.5);
+  CHECK(plan.optimizer.rates[1].range.count == 650);
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], Contains("of 269722 parameters learn at 0.5 to 2 times the rate"));
+}
+
+TEST_CASE("plan: a pattern that matches nothing is refused with the nearest one") {
+  const auto of = [](const char* pattern) {
+    return refusal_of_factors("resnet20", {.lr = {{pattern, 2}}});
+  };
+
+  CHECK(of("layer?.[01].conv*.weight") == "accepted");
+  CHECK_THAT(of("layr1.*"), Contains("--lr-factor layr1.*: matches no parameter of resnet20") &&
+                                Contains("did you mean layer1.*?"));
+  CHECK_THAT(of("fc"), Contains("did you mean fc.*?"));
+  CHECK_THAT(of("layer9.*"), Contains("begin with conv1, bn1, layer1, layer2, layer3, fc") &&
+                                 !Contains("did you mean"));
+  CHECK_THAT(refusal_of_factors("resnet20", {.decay = {{"fc.wieght", 2}}}),
+             Contains("--decay-factor fc.wieght") && Contains("did you mean fc.weight?"));
+}
+
+TEST_CASE("plan: a rate of the head needs a head, and a rate to be a multiple of") {
+  const TemporaryFile headless(
+      "model headless classes=10\ninput size=8\nc = convolution channels=$classes kernel=1\n"
+      "global_pool\nloss\n");
+  config::Options o = options_for("");
+  o.model_file = headless.path();
+  o.data = "synthetic";
+  o.factors.head_lr = 0.5;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Contains("--head-lr 0.5: headless has no"));
+
+  o = options_for("mlp");
+  o.lr = 0;
+  o.factors.head_lr = 0.5;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Contains("--head-lr with --lr 0"));
+}
+
+TEST_CASE("plan: factors that are unset are those of the checkpoint") {
+  config::Options o = options_for("mlp");
+  o.lr = 0.1;
+  o.factors = {.lr = {{"fc1.*", 3}}, .head_lr = 0.2};
+  RunPlan plan = make_run_plan(o, 1, 0, 1);
+
+  const config::Factors kept = plan.keep_factors(
+      {.lr = {{"fc2.*", 7}}, .decay = {{"fc1.*", 0}}, .head_lr = 9, .layer_decay = 0.5});
+
+  CHECK(kept == config::Factors{.decay = {{"fc1.*", 0}}, .layer_decay = 0.5});
+  CHECK(plan.options.factors ==
+        config::Factors{
+            .lr = {{"fc1.*", 3}}, .decay = {{"fc1.*", 0}}, .head_lr = 0.2, .layer_decay = 0.5});
+  const auto rates = rates_by_name(plan);
+  CHECK(rates.at("fc1.weight") == 3 * 0.25);
+  CHECK(rates.at("fc2.weight") == 0.5);
+  CHECK(rates.at("fc3.weight") == 2);
 }
 
 TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is taken") {

@@ -11,12 +11,6 @@
 namespace ringtrain::model {
 namespace {
 
-// A parameter, or a module that holds it.
-bool names(const std::string& pattern, const std::string& parameter) {
-  return fnmatch(pattern.c_str(), parameter.c_str(), 0) == 0 ||
-         fnmatch((pattern + ".*").c_str(), parameter.c_str(), 0) == 0;
-}
-
 Error matches_nothing(const Graph& graph, const std::string& pattern) {
   std::vector<std::string> known;
   for (const Parameter& parameter : graph.parameters) {
@@ -35,7 +29,7 @@ void mark(Graph& graph, const std::string& pattern) {
   const std::string of = pattern.substr(frees ? 1 : 0);
   bool any = false;
   for (Parameter& parameter : graph.parameters) {
-    if (!names(of, parameter.name)) continue;
+    if (!matches(of, parameter.name)) continue;
     parameter.frozen = !frees;
     any = true;
   }
@@ -54,7 +48,7 @@ void hold(Graph& graph, const std::vector<ParameterId>& layer) {
 void settle_layers(Graph& graph) {
   std::vector<bool> learns(graph.tensors.size());  // something learns at or below it
   for (const Node& node : graph.nodes) {
-    const std::vector<ParameterId> layer = parameters_of(node);
+    const std::vector<ParameterId> layer = parameters_of(node.operation);
     const auto is_frozen = [&](ParameterId id) { return graph.parameters[id].frozen; };
     bool frozen = std::ranges::all_of(layer, is_frozen);
     const bool below = std::ranges::any_of(node.inputs, [&](auto id) { return learns[id]; });
@@ -71,6 +65,11 @@ void settle_layers(Graph& graph) {
 }
 
 }  // namespace
+
+bool matches(const std::string& pattern, const std::string& parameter) {
+  return fnmatch(pattern.c_str(), parameter.c_str(), 0) == 0 ||
+         fnmatch((pattern + ".*").c_str(), parameter.c_str(), 0) == 0;
+}
 
 void freeze(Graph& graph, const std::string& patterns) {
   for (const std::string& pattern : split(patterns, ',')) mark(graph, pattern);

@@ -80,7 +80,7 @@ std::string attributes(const Operation& operation) {
 
 }  // namespace
 
-std::vector<ParameterId> parameters_of(const Node& node) {
+std::vector<ParameterId> parameters_of(const Operation& operation) {
   std::vector<ParameterId> ids;
   const auto take = [&](const std::optional<ParameterId>& id) {
     if (id) ids.push_back(*id);
@@ -92,7 +92,7 @@ std::vector<ParameterId> parameters_of(const Node& node) {
         if constexpr (requires { o.gamma; }) take(o.gamma);
         if constexpr (requires { o.beta; }) take(o.beta);
       },
-      node.operation);
+      operation);
   return ids;
 }
 
@@ -137,7 +137,7 @@ double Graph::training_flops() const {
   double sum = 0;
   for (const Node& node : nodes) {
     const bool below = std::ranges::any_of(node.inputs, [&](auto id) { return wanted[id]; });
-    const bool learns = std::ranges::any_of(parameters_of(node),
+    const bool learns = std::ranges::any_of(parameters_of(node.operation),
                                             [&](ParameterId id) { return !parameters[id].frozen; });
     sum += 2 * multiply_adds_of(*this, node) * (1 + (learns ? 1 : 0) + (below ? 1 : 0));
     if (node.output != compute::no_tensor) wanted[node.output] = below || learns;

@@ -57,22 +57,6 @@ class Depth {
 
 }  // namespace
 
-std::vector<ParameterId> parameters_of(const Operation& operation) {
-  std::vector<ParameterId> found;
-  const auto add = [&](std::optional<ParameterId> id) {
-    if (id) found.push_back(*id);
-  };
-  std::visit(
-      [&](const auto& o) {
-        if constexpr (requires { o.w; }) add(o.w);
-        if constexpr (requires { o.b; }) add(o.b);
-        if constexpr (requires { o.gamma; }) add(o.gamma);
-        if constexpr (requires { o.beta; }) add(o.beta);
-      },
-      operation);
-  return found;
-}
-
 std::set<ParameterId> head_parameters(const Graph& graph) {
   std::set<compute::TensorId> logits;
   std::set<ParameterId> found;

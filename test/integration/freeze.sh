@@ -16,6 +16,7 @@ fails() { ! "$@"; }
 tensors() { "$train" --inspect "$(newest "$1")" | grep -c "$2"; }
 
 job base 1 4 --model resnet20
+job small 1 4 --model cifar10_cnn --ema 0
 from=(--model resnet20 --init-from "$(newest base)" --optimizer momentum)
 
 # All but the head: BatchNorm normalises by running statistics, so that ranks change nothing but the order of sums.
@@ -44,6 +45,14 @@ same lars base weights/layer1
 job adam 3 4 "${from[@]}" --freeze 'conv1,bn1,layer1' --optimizer adam --ema 0.9
 job shard 3 4 "${from[@]}" --freeze 'conv1,bn1,layer1' --optimizer adam --ema 0.9 --shard-optimizer
 check "shards: the same state" is "$(bits shard)" "$(bits adam)"
+
+# Frozen is as much as never moved, where no statistics are: a half of a layer, too.
+job never 1 4 --model cifar10_cnn --init-from "$(newest small)" --optimizer sgd --weight-decay 0 --ema 0 --lr-factor 'conv1=0,conv2=0'
+job froze 1 4 --model cifar10_cnn --init-from "$(newest small)" --optimizer sgd --weight-decay 0 --ema 0 --freeze 'conv1,conv2'
+same froze never weights/
+job half 1 4 --model cifar10_cnn --init-from "$(newest small)" --freeze 'conv1.weight'
+same half small weights/conv1.weight
+other half small weights/conv1.bias
 
 # A restart knows what is frozen; another part is refused.
 job head 1 8 "${from[@]}"

@@ -171,7 +171,7 @@ struct Node {
 };
 
 /// Those that an operation has: weights and biases, gammas and betas.
-std::vector<ParameterId> parameters_of(const Node& node);
+std::vector<ParameterId> parameters_of(const Operation& operation);
 
 /// A network: what is computed, not how. Shapes are of one sample (batch = 1).
 struct Graph {
@@ -199,11 +199,14 @@ struct Graph {
   std::uint64_t structure_hash() const;
 };
 
-/// Freezes the parameters that `patterns` match, and the statistics of BatchNorms that are frozen
-/// whole: shell patterns, separated by commas, of names (`layer1.*`) or of modules (`layer1`). The
-/// last that matches counts; one that begins with `!` frees what it matches. A layer that is frozen
-/// in part, and a LayerNorm behind what learns, are held. Throws Error (usage) where a pattern
-/// matches nothing, or nothing is left to learn.
+/// Whether a shell's pattern is of a parameter's name (`layer1.*`), or of a module that holds it
+/// (`layer1`). `*` takes dots, too.
+bool matches(const std::string& pattern, const std::string& parameter);
+
+/// Freezes the parameters that `patterns` match, separated by commas, and the statistics of
+/// BatchNorms that are frozen whole. The last that matches counts; one that begins with `!` frees
+/// what it matches. A layer that is frozen in part, and a LayerNorm behind what learns, are held.
+/// Throws Error (usage) where a pattern matches nothing, or nothing is left to learn.
 void freeze(Graph& graph, const std::string& patterns);
 
 /// How a window's padding is chosen. SAME keeps ceil(size / stride) pixels and puts an odd pixel of

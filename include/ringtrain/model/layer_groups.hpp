@@ -6,9 +6,6 @@
 
 namespace ringtrain::model {
 
-/// What an operation learns.
-std::vector<ParameterId> parameters_of(const Operation& operation);
-
 /// The parameters of the layers whose outputs are logits, also behind operations without any, and
 /// those of auxiliary losses.
 std::set<ParameterId> head_parameters(const Graph& graph);

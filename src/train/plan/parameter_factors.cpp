@@ -1,7 +1,6 @@
 #include "train/plan/parameter_factors.hpp"
 
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,16 +15,17 @@
 namespace ringtrain::train {
 namespace {
 
-// A pattern for what lies under each part of a name, and the names.
+// Names, and modules that hold them.
 std::string nearest_pattern(const std::string& pattern, const model::Graph& graph) {
   std::set<std::string> patterns;
   for (const model::Parameter& parameter : graph.parameters) {
     const std::string& name = parameter.name;
     patterns.insert(name);
-    for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
+    for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+      patterns.insert(name.substr(0, dot));
       patterns.insert(name.substr(0, dot) + ".*");
+    }
   }
-  if (patterns.contains(pattern + ".*")) return "; did you mean " + pattern + ".*?";
   return did_you_mean(pattern, {patterns.begin(), patterns.end()});
 }
 
@@ -55,7 +55,7 @@ std::vector<double> matched(const std::string& option,
   for (const auto& [pattern, factor] : factors) {
     bool matches = false;
     for (std::size_t p = 0; p < parameters.size(); ++p) {
-      if (::fnmatch(pattern.c_str(), parameters[p].name.c_str(), 0) != 0) continue;
+      if (!model::matches(pattern, parameters[p].name)) continue;
       found[p] = factor;
       matches = true;
     }
@@ -85,11 +85,12 @@ void set_head(double head_lr, double lr, const model::Model& model, std::vector<
 }
 
 // Neighbours that learn alike are one range.
-std::vector<optim::RateFactor> rate_ranges(const std::vector<Range>& parameters,
+std::vector<optim::RateFactor> rate_ranges(const model::Graph& graph,
                                            const std::vector<double>& factors) {
+  const std::vector<Range> parameters = graph.parameter_ranges();
   std::vector<optim::RateFactor> rates;
   for (std::size_t p = 0; p < factors.size(); ++p) {
-    if (factors[p] == 1) continue;
+    if (graph.parameters[p].frozen || factors[p] == 1) continue;
     const bool goes_on = !rates.empty() && rates.back().factor == factors[p] &&
                          rates.back().range.end() == parameters[p].first;
     if (goes_on)
@@ -107,8 +108,10 @@ ParameterFactors parameter_factors(const config::Options& options, const model::
   std::vector<double> rates = matched("--lr-factor", given.lr, model);
   if (given.layer_decay) decay_by_layer(*given.layer_decay, model.graph, rates);
   if (given.head_lr && options.lr) set_head(*given.head_lr, *options.lr, model, rates);
-  return {rate_ranges(model.graph.parameter_ranges(), rates),
-          matched("--decay-factor", given.decay, model)};
+  std::vector<double> decays = matched("--decay-factor", given.decay, model);
+  for (std::size_t p = 0; p < rates.size(); ++p)
+    if (model.graph.parameters[p].held) rates[p] = decays[p] = 0;
+  return {rate_ranges(model.graph, rates), std::move(decays)};
 }
 
 }  // namespace ringtrain::train

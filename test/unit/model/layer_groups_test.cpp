@@ -117,6 +117,7 @@ TEST_CASE("layers: an auxiliary head is of the head, and counts no block") {
 }
 
 TEST_CASE("layers: a pool inside a block does not begin the head") {
+  const std::string pool = GENERATE("", "global_pool\n");
   const std::string squeezed =
       "block squeezed\n"
       "  kept = relu\n"
@@ -128,8 +129,8 @@ TEST_CASE("layers: a pool inside a block does not begin the head") {
       "input size=4\n"
       "stem = convolution channels=4 kernel=1\n"
       "a = squeezed\n"
-      "b = squeezed\n"
-      "global_pool\n"
+      "b = squeezed\n" +
+      pool +
       "fc = matrix_product outputs=$classes\n"
       "loss\n";
 

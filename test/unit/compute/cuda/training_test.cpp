@@ -50,6 +50,7 @@ std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16; }
 optim::OptimizerSettings optimizer_settings(const model::Graph& graph) {
   optim::OptimizerSettings o{.momentum = 0.9, .weight_decay = 0.01, .ema = 0.5};
   o.decays = {{graph.parameter_ranges()[0], 1}};
+  o.rates = {{graph.parameter_ranges()[0], 0.5}, {graph.parameter_ranges().back(), 2}};
   return o;
 }
 

@@ -73,6 +73,9 @@ bool matches(const std::string& pattern, const std::string& parameter) {
 
 void freeze(Graph& graph, const std::string& patterns) {
   for (const std::string& pattern : split(patterns, ',')) mark(graph, pattern);
+  if (std::ranges::none_of(graph.parameters, &Parameter::frozen))
+    throw Error(Exit::usage, "--freeze " + printable(patterns),
+                "freezes nothing: ! frees what a pattern before it froze, as in '*,!fc'");
   settle_layers(graph);
   const auto learns = [](const Parameter& p) { return !p.frozen && !p.held; };
   if (std::ranges::none_of(graph.parameters, learns))

@@ -69,9 +69,10 @@ std::string network_text(const config::Options& options) {
 }
 
 // The network, then what it needs.
-std::string network_and_plan(const config::Options& options) {
+std::string network_and_plan(config::Options options) {
   std::optional<SavedNetwork> saved;
   note_failure([&] { saved = saved_network(options); });
+  if (saved && saved->goes_on && options.freeze.empty()) options.freeze = saved->frozen;
   const ModelSource source(options, saved);
   const RunPlan plan = plan_without_data(source, options, 1);
   const model::Graph& graph = plan.graph(model::Mode::training);

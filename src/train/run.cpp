@@ -184,6 +184,7 @@ void keep_factors(RunPlan& plan, const Setup& setup) {
   const config::Factors kept =
       plan.keep_factors(config::factors_in(setup.session.broadcast(saved)));
   if (kept != config::Factors()) setup.note(config::factors_text(kept) + ", as in the checkpoint");
+  if (const std::string line = plan.rates_line(); !line.empty()) setup.note(line);
 }
 
 // What the first steps, or a checkpoint, decide: factors of the optimizer, how gradients travel and

@@ -51,6 +51,7 @@ job never 1 4 --model cifar10_cnn --init-from "$(newest small)" --optimizer sgd 
 job froze 1 4 --model cifar10_cnn --init-from "$(newest small)" --optimizer sgd --weight-decay 0 --ema 0 --freeze 'conv1,conv2'
 same froze never weights/
 job half 1 4 --model cifar10_cnn --init-from "$(newest small)" --freeze 'conv1.weight'
+check "half: told" has "freeze: 1 of 10 tensors \(1 with gradients"
 same half small weights/conv1.weight
 other half small weights/conv1.bias
 
@@ -64,6 +65,25 @@ launch 2 "$train" --data shapes --model resnet20 --steps 9 --checkpoint-dir head
 exits "another part" 64
 check "another part: said" has "--freeze conv1: .*goes on with --freeze \*,!fc: leave --freeze out"
 
+# Others take it as any checkpoint.
+launch_alone "$train" --data shapes --init-from "$(newest head)" --eval-only
+said=$(top1)
+launch_alone "$train" --init-from "$(newest head)" --export torch head.pth
+exits "exported" 0
+launch_alone "$train" --data shapes --model resnet20 --classes 10 --init-from head.pth --eval-only
+check "exported: the same evaluation" is "$(top1)" "$said"
+job next 2 2 --model resnet20 --init-from "$(newest head)" --freeze 'conv1,bn1' --sync-batchnorm
+same next base weights/conv1
+other next base weights/layer1
+launch 2 "$train" --data shapes --global-batch 12 --threads 1 --steps 4 "${from[@]}" --freeze '*,!fc' --ema 0.9 --verify-resume 2
+exits "--verify-resume" 0
+launch 1 "$train" --data shapes --model cifar10_cnn --steps 1 --checkpoint-dir head
+exits "another network" 65
+check "another network: said" lacks "--freeze"
+
+launch 2 "$train" --data shapes --model resnet20 --steps 1 --freeze '!fc'
+exits "frees alone" 64
+check "frees alone: said" has "--freeze !fc: freezes nothing"
 launch 2 "$train" --data shapes --model resnet20 --steps 1 --freeze 'layer9'
 exits "nothing matches" 64
 check "nothing matches: said" has "--freeze layer9: matches no parameter"

@@ -47,7 +47,9 @@ def theirs(folder, what, seed):
     evaluated = transforms.Compose([transforms.Resize(128, interpolation=bicubic), transforms.CenterCrop(112), *normal])
     training = torch.utils.data.DataLoader(datasets.ImageFolder(f"{folder}/train", seen), batch, shuffle=True, drop_last=True)
     network = timm.create_model("tf_efficientnet_lite0", pretrained=False)
-    network.load_state_dict(torch.load(weights, weights_only=True))
+    named = f"{folder}/named.pth"  # by timm's names
+    subprocess.run([train, "--model", "tf_efficientnet_lite0", "--init-from", weights, "--export", "torch", named], check=True, capture_output=True)
+    network.load_state_dict(torch.load(named, weights_only=True))
     network.reset_classifier(10)
     network.to(memory_format=torch.channels_last)
     if what == "head":

@@ -43,7 +43,8 @@ void leave_out_ranks(Ranks& ranks, const std::vector<std::string>& hosts) {
       for (SampleSpan Rank::*span : {&Rank::before, &Rank::since}) {
         const double own_s = (other.*span).mean(SystemMetric::own_cpu) * (rank.*span).seconds();
         double& others_s = (rank.*span).end[SystemMetric::others];
-        others_s = std::max((rank.*span).begin[SystemMetric::others], others_s - own_s);
+        const double least_s = (rank.*span).begin[SystemMetric::others];
+        others_s = std::max(others_s - own_s, least_s);  // in this order: what is unknown stays so
       }
     }
 }

@@ -31,7 +31,8 @@ namespace ringtrain::train {
 namespace {
 
 bool has_statistics_sums(const RunPlan& plan) {
-  return plan.batch_norms_together() && !plan.compresses() && allreduce::keeps_launch_order();
+  return plan.batch_norms_together() && plan.model.graph.moving_count() > 0 && !plan.compresses() &&
+         allreduce::keeps_launch_order();
 }
 
 allreduce::CommunicatorOptions options_of_sums(const allreduce::MpiSession& session,

@@ -27,7 +27,8 @@ std::string single_value_hint(const RunPlan& plan) {
   const int images = together ? plan.micro_batch : std::ranges::min(plan.shares);
   if (images > 1) return "";
   for (const model::Node& node : plan.model.graph.nodes) {
-    if (!std::holds_alternative<model::BatchNorm>(node.operation)) continue;
+    const auto* norm = std::get_if<model::BatchNorm>(&node.operation);
+    if (norm == nullptr || plan.model.graph.statistics[norm->statistics].frozen) continue;
     const compute::Shape& shape = plan.model.graph.tensors[node.inputs.front()];
     if (shape.height * shape.width == 1)
       return fmt::format(
@@ -36,16 +37,6 @@ std::string single_value_hint(const RunPlan& plan) {
           node.name, plan.ranks > 1 && !together ? ", or --sync-batchnorm" : "");
   }
   return "";
-}
-
-std::string rates_line(const RunPlan& plan) {
-  const std::vector<optim::RateFactor>& rates = plan.optimizer.rates;
-  if (rates.empty()) return "";
-  const auto [least, most] = std::ranges::minmax(rates, {}, &optim::RateFactor::factor);
-  std::size_t count = 0;
-  for (const optim::RateFactor& rate : rates) count += rate.range.count;
-  return fmt::format("rates: {} of {} parameters learn at {:.3g} to {:.3g} times the rate", count,
-                     plan.model.graph.parameter_count(), least.factor, most.factor);
 }
 
 std::string warmup_hint(const RunPlan& plan) {
@@ -63,28 +54,48 @@ std::string warmup_hint(const RunPlan& plan) {
 std::string frozen_line(const RunPlan& plan) {
   if (plan.options.freeze.empty()) return "";
   const model::Graph& graph = plan.model.graph;
-  const auto frozen = std::ranges::count_if(graph.parameters, &model::Parameter::frozen);
-  return fmt::format("freeze: {} of {} tensors; {} of {} parameters learn: {} MB a step to sum",
-                     frozen, graph.parameters.size(), grouped(graph.learning_count()),
-                     grouped(graph.parameter_count()),
-                     fmt::format("{:.3g}", plan.sum_bytes() * 1e-6));
+  std::size_t tensors = 0, held = 0, still = 0;
+  for (const model::Parameter& p : graph.parameters) {
+    tensors += p.frozen || p.held;
+    held += p.held;
+    still += p.frozen || p.held ? p.count() : 0;
+  }
+  return fmt::format(
+      "freeze: {} of {} tensors{}; {} of {} parameters learn: {:.3g} MB a step to sum", tensors,
+      graph.parameters.size(),
+      held > 0 ? fmt::format(" ({} with gradients, as their layers learn in part)", held) : "",
+      grouped(graph.parameter_count() - still), grouped(graph.parameter_count()),
+      plan.sum_bytes() * 1e-6);
 }
 
 // With random weights below, not much can be learned.
 std::string frozen_hint(const RunPlan& plan) {
   const config::Options& o = plan.options;
-  const bool goes_on = o.resume.from == config::Resume::From::file || !o.checkpoint_dir.empty();
-  if (o.freeze.empty() || !o.init_from.empty() || goes_on) return "";
+  if (o.freeze.empty() || !o.init_from.empty() || plan.goes_on) return "";
   return "hint: --freeze without --init-from: what is frozen stays as it was drawn at random";
 }
 
 }  // namespace
 
+std::string RunPlan::rates_line() const {
+  std::vector<double> factors;
+  std::size_t count = 0;
+  for (const optim::RateFactor& rate : optimizer.rates) {
+    if (rate.factor == 0) continue;  // held, or as good as frozen
+    count += rate.range.count;
+    factors.push_back(rate.factor);
+  }
+  if (factors.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(factors);
+  return fmt::format("rates: {} of {} parameters learn at {:.3g}{} times the rate", grouped(count),
+                     grouped(model.graph.parameter_count()), least,
+                     least < most ? fmt::format(" to {:.3g}", most) : "");
+}
+
 std::vector<std::string> RunPlan::hints() const {
   if (options.eval_only) return {};
-  std::vector<std::string> all = {frozen_line(*this),      frozen_hint(*this), rates_line(*this),
-                                  large_batch_hint(*this), single_value_hint(*this),
-                                  warmup_hint(*this)};
+  std::vector<std::string> all = {frozen_line(*this), frozen_hint(*this), large_batch_hint(*this),
+                                  single_value_hint(*this), warmup_hint(*this)};
   std::erase(all, "");
   return all;
 }

@@ -327,17 +327,17 @@ void check_device(const config::Options& o) {
   if (!gpu) check_cpu_precision(o.precision);
 }
 
-void check_sharding(const config::Options& o) {
+void check_sharding(const config::Options& o, int ranks) {
   if (!o.shard_optimizer || o.eval_only) return;
   if (*o.optimizer == optim::OptimizerKind::lars)
     throw Error(
         Exit::usage, "--shard-optimizer with --optimizer lars",
         "a tensor's rate needs all of its gradient, of which a rank has a part; leave one of "
         "them out");
-  if (!o.freeze.empty() && o.device == config::Device::cuda)
-    throw Error(Exit::usage, "--shard-optimizer with --freeze",
-                "GPUs share the state of all parameters or none; leave --shard-optimizer out: what "
-                "is frozen has no state");
+  if (!o.freeze.empty() && o.device == config::Device::cuda && ranks > 1)
+    throw Error(Exit::usage, "--shard-optimizer with --freeze " + printable(o.freeze),
+                "is not there yet for GPUs; leave --shard-optimizer out: what is frozen has no "
+                "state to share");
 }
 
 }  // namespace
@@ -361,9 +361,11 @@ void check_channels(const model::Model& model) {
 
 namespace {
 
-// Of the checkpoint that goes on, unless the user says the same.
-void keep_frozen(config::Options& o, const std::optional<SavedNetwork>& saved) {
-  if (!saved || !saved->goes_on || o.eval_only) return;
+// Of the checkpoint that goes on, unless the user says the same. One of another network is refused
+// later, by that.
+void keep_frozen(config::Options& o, const model::Graph& graph,
+                 const std::optional<SavedNetwork>& saved) {
+  if (!saved || !saved->goes_on || o.eval_only || saved->hash != graph.structure_hash()) return;
   if (o.freeze.empty()) o.freeze = saved->frozen;
   if (o.freeze == saved->frozen) return;
   throw Error(
@@ -397,7 +399,6 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
     plan.options.ema = 0;
     plan.options.factors = {};
   }
-  keep_frozen(plan.options, saved);
   plan.data_threads = options.data_threads.value_or(cpus);
   if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
   const ModelSource source(options, saved);
@@ -407,7 +408,9 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.options.model = source.identity(plan.model);
   plan.network = model::canonical(source.text(plan.model));
   complete(plan.options, plan.model);
-  check_sharding(plan.options);
+  keep_frozen(plan.options, plan.model.graph, saved);
+  plan.goes_on = saved && saved->goes_on;
+  check_sharding(plan.options, ranks);
   check_classes(plan, options.classes, saved);
   check_channels(plan.model);
   plan_classes(plan, tell);

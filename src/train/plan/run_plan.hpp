@@ -42,6 +42,7 @@ struct RunPlan {
   bool keeps_shares = false;   ///< checkpoints say them, also where they are equal
   bool keeps_skipped = false;  ///< the checkpoint that it goes on from counts steps left out
   bool usual_bucket = false;   ///< --bucket-mb was not given
+  bool goes_on = false;        ///< a checkpoint's training
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   optim::OptimizerSettings optimizer;
@@ -97,6 +98,8 @@ struct RunPlan {
   double learning_rate_of_batch(double times) const;
   /// The recipe's own rate for that batch; none where another optimizer than the recipe's is used.
   std::optional<double> recipe_rate_of_batch(double times) const;
+  /// How many parameters have rates of their own; empty: none has.
+  std::string rates_line() const;
   /// What the user should know of the plan before training, line by line.
   std::vector<std::string> hints() const;
   /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not

@@ -1,5 +1,4 @@
 #include <tuple>
-#include <vector>
 
 #include "compute/cuda/bind/bind.hpp"
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
@@ -189,10 +188,8 @@ Action bind(const BatchNormBackward& s, Binder& b) {
 template <>
 Action bind(const BatchNormInputGradient& s, Binder& b) {
   const std::size_t channels = b.channels(s.dy);
-  std::byte* const place = b.keep(channels * sizeof(float));
-  const std::vector<float> zeros(channels);
-  write_and_wait(place, zeros.data(), channels * sizeof(float));
-  const auto* const none = reinterpret_cast<const float*>(place);
+  const auto* const none =
+      reinterpret_cast<const float*>(b.keep(channels * sizeof(float)));  // zeros
   const kernels::BatchNormBackwardApplyOperands operands{b.element(),
                                                          b.pixels(s.dy),
                                                          channels,

@@ -16,7 +16,8 @@ io::CropTransform crop_for(std::size_t size, io::Extent full) {
   recipe.operations.push_back(io::RandomHorizontalFlip{});
   Philox random(size, Purpose::augment);
   io::AugmentedImage image(recipe, full);
-  augment(image, random);
+  io::PixelOperator pixels;
+  augment(image, random, pixels);
   return image.crop();
 }
 

@@ -35,5 +35,10 @@ inline void set_jitter(Batch& batch, const std::vector<ColorJitter>& jitter) {
   batch.samples.resize(jitter.size());
   for (std::size_t n = 0; n < jitter.size(); ++n) batch.samples[n].jitter = jitter[n];
 }
+/// Sets the rectangles that are erased from a batch's samples, in order.
+inline void set_erased(Batch& batch, const std::vector<Erased>& erased) {
+  batch.samples.resize(erased.size());
+  for (std::size_t n = 0; n < erased.size(); ++n) batch.samples[n].erased = erased[n];
+}
 
 }  // namespace ringtrain

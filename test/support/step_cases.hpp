@@ -336,11 +336,11 @@ void with_ties_and_all_targets(Comparison& comparison, int classes) {
 }
 
 inline StepCase input_case(const compute::Shape& s, compute::Normalisation kind, bool jitter,
-                           bool clip) {
+                           bool clip, bool erase) {
   return {{s},
           0,
           {compute::Input{0, kind, std::vector<float>(s.channels, 0.4f),
-                          std::vector<float>(s.channels, 0.3f), jitter, clip}}};
+                          std::vector<float>(s.channels, 0.3f), jitter, clip, erase}}};
 }
 
 }  // namespace ringtrain

@@ -30,6 +30,16 @@ struct ColorJitter {
   float hue = 0;  ///< turn of the colour circle, -0.5..0.5
 };
 
+/// A rectangle of an image that is filled with `value` once the image is normalised, on the device.
+struct Erased {
+  std::int32_t top = 0, left = 0, height = 0, width = 0;  ///< in pixels; height 0: nothing is
+  float value = 0;
+
+  constexpr bool covers(std::int64_t row, std::int64_t column) const {
+    return row >= top && row - top < height && column >= left && column - left < width;
+  }
+};
+
 /// All of a sample but its pixels.
 struct Sample {
   /// Index in the data set and the epoch it is drawn in make "each sample once an epoch" checkable.
@@ -38,6 +48,7 @@ struct Sample {
   Target target = {};
   ColorJitter jitter = {};
   std::uint32_t repeat = 0;  ///< how often it came before, where it may come again in an epoch
+  Erased erased = {};
 
   /// With seed and epoch, keys what is random of this sample: each time it comes, another.
   constexpr std::uint64_t key() const { return index ^ std::uint64_t{repeat} << 40; }

@@ -35,6 +35,7 @@ struct Input {
   std::vector<float> mean = {}, deviation = {};
   bool jitter = false;  ///< apply Sample::jitter
   bool clip = false;    ///< then cut off what left 0..255; only with mean_deviation
+  bool erase = false;   ///< at last fill Sample::erased
   static constexpr const char* name = "Input";
   static constexpr auto reads = std::tuple();
   static constexpr auto writes = std::tuple(&Input::y);

@@ -72,6 +72,7 @@ struct ImageInput {  // none
   std::vector<float> mean = {}, deviation = {};
   bool jitter = false;
   bool clip = false;  ///< what jitter carries out of 0..255; only with mean_deviation
+  bool erase = false;
 };
 struct Convolution {  // x
   static constexpr int id = 1;

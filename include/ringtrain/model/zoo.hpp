@@ -36,10 +36,17 @@ struct Recipe {
   bool random_resized_crop = false;  ///< area and aspect of Szegedy et al. 2015
   double smallest_area = 0.08;       ///< of a random resized crop
   bool flip = true;
-  float brightness = 0;  ///< +- grey levels of 0..255
+  std::string auto_augment = "none";  ///< a policy, as io::parse_policy() reads it
+  float brightness = 0;               ///< +- grey levels of 0..255
   float least_contrast = 1, most_contrast = 1;
   float least_saturation = 1, most_saturation = 1;
-  float hue = 0;                   ///< +- parts of the colour circle
+  float hue = 0;  ///< +- parts of the colour circle
+  /// Random erasing of the normalised image: how often, of which area and aspect, with what.
+  double random_erase = 0;
+  float least_erased_area = 0.02f, most_erased_area = 0.33f;
+  float least_erased_aspect = 0.3f, most_erased_aspect = 3.3f;
+  bool even_erased_aspect = false;  ///< not even on a log scale
+  float erased_value = 0;
   double evaluation_fraction = 1;  ///< of each side, cut from the centre and stretched
   /// The shorter side's fraction is cut instead, as a square is out of a photograph.
   bool keep_aspect = false;

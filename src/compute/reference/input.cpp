@@ -6,6 +6,15 @@
 #include "compute/reference/state.hpp"
 
 namespace ringtrain::compute::reference {
+namespace {
+
+void erase(const Erased& e, const Shape& shape, double* image) {
+  for (int row = e.top; row < e.top + e.height; ++row)
+    std::fill_n(image + (std::size_t(row) * shape.width + e.left) * shape.channels,
+                std::size_t(e.width) * shape.channels, e.value);
+}
+
+}  // namespace
 
 template <>
 void run(const Input& step, State& s) {
@@ -31,6 +40,7 @@ void run(const Input& step, State& s) {
         y[i] = (y[i] / 255 - step.mean[c]) / step.deviation[c];
       }
     }
+    if (step.erase) erase(s.batch->samples[n].erased, shape, y);
   }
 }
 

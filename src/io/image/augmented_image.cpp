@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "io/image/augment/policies.hpp"
+
 namespace ringtrain::io {
 namespace {
 
@@ -95,9 +97,9 @@ Box draw_box(const RandomResizedCrop& o, Extent image, Philox& random) {
 }
 
 // An operation of a new kind is one more function here, and a word of the recipe. It changes
-// image.crop(), image.pixels() or image.jitter.
+// image.crop(), image.pixels(), image.jitter or image.erased.
 
-void apply(const RandomCrop& o, AugmentedImage& image, Philox& random) {
+void apply(const RandomCrop& o, AugmentedImage& image, Philox& random, PixelOperator&) {
   const Extent scaled = scaled_for_window(image.recipe, image.full), output = image.recipe.output;
   const auto offset = [&](int side, int shown) {
     return draw_offset(random, side + 2 * o.padding - shown) - o.padding;
@@ -108,21 +110,49 @@ void apply(const RandomCrop& o, AugmentedImage& image, Philox& random) {
                   image.recipe.interpolation};
 }
 
-void apply(const RandomResizedCrop& o, AugmentedImage& image, Philox& random) {
+void apply(const RandomResizedCrop& o, AugmentedImage& image, Philox& random, PixelOperator&) {
   const Box box = draw_box(o, image.full, random);
   image.crop() = {box, image.recipe.output,   0,
                   0,   image.crop().mirrored, image.recipe.interpolation};
 }
 
-void apply(const RandomHorizontalFlip&, AugmentedImage& image, Philox& random) {
+void apply(const RandomHorizontalFlip&, AugmentedImage& image, Philox& random, PixelOperator&) {
   if (random.below(2) == 1) image.crop().mirrored = !image.crop().mirrored;
 }
 
-void apply(const RandomColorJitter& o, AugmentedImage& image, Philox& random) {
+void apply(const RandomColorJitter& o, AugmentedImage& image, Philox& random, PixelOperator&) {
   image.jitter.brightness = draw(random, o.brightness);
   image.jitter.contrast = draw(random, o.contrast);
   image.jitter.saturation = draw(random, o.saturation);
   image.jitter.hue = draw(random, o.hue);
+}
+
+int rounded(double side) { return static_cast<int>(std::nearbyint(side)); }
+
+/// Nothing where it does not fit.
+Erased draw_rectangle(const RandomErasing& o, Extent image, Philox& random) {
+  const double area = static_cast<double>(image.pixels()) * draw(random, o.area);
+  const double aspect =
+      o.even_aspect ? draw(random, o.aspect)
+                    : std::exp(draw(random, {std::log(o.aspect.low), std::log(o.aspect.high)}));
+  const int height = rounded(std::sqrt(area * aspect)), width = rounded(std::sqrt(area / aspect));
+  if (height < 1 || width < 1 || height >= image.height || width >= image.width) return {};
+  const int top = draw_offset(random, image.height - height);
+  return {top, draw_offset(random, image.width - width), height, width, o.value};
+}
+
+void apply(const RandomErasing& o, AugmentedImage& image, Philox& random, PixelOperator&) {
+  if (random.uniform() >= o.probability) return;
+  for (int attempt = 0; attempt < 10 && image.erased.height == 0; ++attempt)
+    image.erased = draw_rectangle(o, image.recipe.output, random);
+}
+
+template <class Policy>
+void apply(const Policy& policy, AugmentedImage& image, Philox& random, PixelOperator& pixels) {
+  const Extent extent = image.recipe.output;
+  const Resampling resampling{image.recipe.interpolation, outside_of(policy)};
+  for (const PixelOperation& operation : draw_operations(policy, extent, random))
+    pixels.run(operation, resampling, {extent, image.pixels()});
 }
 
 }  // namespace
@@ -133,9 +163,9 @@ AugmentedImage::AugmentedImage(const Augmentation& augmentation, Extent stored, 
       crop_(evaluation_crop(augmentation, stored)),
       render_(std::move(render)) {}
 
-void augment(AugmentedImage& image, Philox& random) {
+void augment(AugmentedImage& image, Philox& random, PixelOperator& pixels) {
   for (const AugmentationOperation& operation : image.recipe.operations)
-    std::visit([&](const auto& o) { apply(o, image, random); }, operation);
+    std::visit([&](const auto& o) { apply(o, image, random, pixels); }, operation);
 }
 
 }  // namespace ringtrain::io

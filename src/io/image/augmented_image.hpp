@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 
+#include "io/image/augment/pixel_operations.hpp"
 #include "io/image/crop.hpp"
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/error.hpp"
@@ -23,7 +24,9 @@ class AugmentedImage {
 
   const Augmentation& recipe;
   const Extent full;
-  ColorJitter jitter;  ///< of the device
+  // of the device
+  ColorJitter jitter;
+  Erased erased;
 
   /// What will be cut out. Throws Error once that is done.
   CropTransform& crop() {
@@ -42,7 +45,7 @@ class AugmentedImage {
   std::span<std::uint8_t> pixels_;
 };
 
-/// Applies the operations of the image's recipe.
-void augment(AugmentedImage& image, Philox& random);
+/// Applies the operations of the image's recipe, `pixels` those of its policy.
+void augment(AugmentedImage& image, Philox& random, PixelOperator& pixels);
 
 }  // namespace ringtrain::io

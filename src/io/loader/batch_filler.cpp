@@ -107,11 +107,12 @@ void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int
     if (alpha) render_opacity(pixels, crop);
     return rgb;
   });
-  if (random) augment(image, *random);
+  if (random) augment(image, *random, pixel_operator_);
   image.pixels();
   if (channels == 1) to_grey(rgb, batch.image(place));
   if (alpha) to_rgba(rgb, opacity_, batch.image(place));
   batch.samples[place].jitter = image.jitter;
+  batch.samples[place].erased = image.erased;
 }
 
 void BatchFiller::render_opacity(const PixelView& pixels, const CropTransform& crop) {

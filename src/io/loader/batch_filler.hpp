@@ -53,6 +53,7 @@ class BatchFiller {
   const Sampler& sampler_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;
+  PixelOperator pixel_operator_;
   // Of an image that the batch has in grey levels, or with opacity.
   std::vector<std::uint8_t> colours_, opacity_;
   Image opaque_;

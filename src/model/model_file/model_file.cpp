@@ -64,8 +64,13 @@ Model ModelFile::read(std::string_view text) {
     throw Error(Exit::usage, "block " + brief(block_name_), "has no `end`");
   }
   model_.graph = layers_->finish();
-  std::get<ImageInput>(model_.graph.nodes[0].operation).jitter = model_.recipe.jitters_colors();
+  auto& input = std::get<ImageInput>(model_.graph.nodes[0].operation);
+  input.jitter = model_.recipe.jitters_colors();
+  input.erase = model_.recipe.random_erase > 0;
   model_.input = model_.graph.tensors[0];
+  if (model_.recipe.auto_augment != "none" && model_.input.channels > 3)
+    throw Error(Exit::usage, "auto-augment=" + brief(model_.recipe.auto_augment),
+                "is for images of 1 or 3 channels: it would leave opacity where it was");
   return std::move(model_);
 }
 

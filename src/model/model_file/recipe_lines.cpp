@@ -8,8 +8,9 @@ namespace {
 constexpr int million = 1'000'000, most_pixels = 4096;
 
 // LEAST:MOST
-void read_factors(const Values& values, const std::string& option, float& least, float& most) {
-  const auto factors = values.numbers(option, ':', 0, 100, {least, most});
+void read_factors(const Values& values, const std::string& option, float& least, float& most,
+                  double low = 0, double high = 100) {
+  const auto factors = values.numbers(option, ':', low, high, {least, most});
   if (factors[0] > factors[1])
     throw Error(Exit::usage, option, "must be LEAST:MOST, the smaller number first");
   least = float(factors[0]);
@@ -61,6 +62,15 @@ void read_evaluation(const Values& values, Recipe& r) {
                 "each says how far evaluation scales; give one of them");
 }
 
+void read_erasing(const Values& values, Recipe& r) {
+  r.random_erase = values.number("random-erase", 0, 1, r.random_erase);
+  read_factors(values, "erase-area", r.least_erased_area, r.most_erased_area, 0, 1);
+  read_factors(values, "erase-aspect", r.least_erased_aspect, r.most_erased_aspect, 0.01, 100);
+  r.even_erased_aspect = values.choice("erase-spread", {"log", "even"},
+                                       r.even_erased_aspect ? "even" : "log") == "even";
+  r.erased_value = float(values.number("erase-value", -100, 100, r.erased_value));
+}
+
 }  // namespace
 
 void read_recipe(const Values& values, Recipe& r) {
@@ -84,10 +94,12 @@ void read_images(const Values& values, Recipe& r) {
   r.pad = values.whole("pad", 0, 512, r.pad);
   r.smallest_area = values.number("smallest-area", 0.0001, 1, r.smallest_area);
   r.flip = values.yes("flip", r.flip);
+  r.auto_augment = values.text("auto-augment", r.auto_augment);
   r.brightness = float(values.number("brightness", 0, 255, r.brightness));
   read_factors(values, "contrast", r.least_contrast, r.most_contrast);
   read_factors(values, "saturation", r.least_saturation, r.most_saturation);
   r.hue = float(values.number("hue", 0, 0.5, r.hue));
+  read_erasing(values, r);
   r.imagenet_labels = values.choice("labels", {"data", "imagenet"},
                                     r.imagenet_labels ? "imagenet" : "data") == "imagenet";
   read_evaluation(values, r);

@@ -13,7 +13,8 @@ inline constexpr std::string_view recipe_options =
 void read_recipe(const Values& values, Recipe& recipe);
 
 inline constexpr std::string_view image_options =
-    "crop pad smallest-area flip brightness contrast saturation hue evaluation keep-aspect resize "
+    "crop pad smallest-area flip auto-augment brightness contrast saturation hue random-erase "
+    "erase-area erase-aspect erase-spread erase-value evaluation keep-aspect resize "
     "crop-share evaluation-crop interpolation evaluation-interpolation labels";
 /// Changes what a line `images` says. Throws Error (usage).
 void read_images(const Values& values, Recipe& recipe);

@@ -69,7 +69,8 @@ class Lowering {
 
   void lower(const Node& n, const ImageInput& o) {
     const bool jitter = o.jitter && training();
-    push(compute::Input{n.output, o.normalisation, o.mean, o.deviation, jitter, o.clip && jitter});
+    push(compute::Input{n.output, o.normalisation, o.mean, o.deviation, jitter, o.clip && jitter,
+                        o.erase && training()});
   }
   void lower(const Node& n, const Convolution& o) {
     push(

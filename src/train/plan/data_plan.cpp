@@ -39,6 +39,25 @@ io::Interpolation interpolation_of(model::Interpolation named) {
                                                 : io::Interpolation::bilinear;
 }
 
+// What timm puts where an image does not reach: the mean that is normalised away.
+std::array<std::uint8_t, 3> outside_of(const model::Model& model) {
+  const auto& input = std::get<model::ImageInput>(model.graph.nodes[0].operation);
+  std::array<std::uint8_t, 3> colour{128, 128, 128};
+  if (input.normalisation == compute::Normalisation::standardise_image) return colour;
+  for (std::size_t c = 0; c < colour.size(); ++c) {
+    const float mean = input.mean[std::min(c, input.mean.size() - 1)];
+    colour[c] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(255 * mean), 0.f, 255.f));
+  }
+  return colour;
+}
+
+void add_policy(const model::Model& model, io::Augmentation& a) {
+  auto policy = io::parse_policy(model.recipe.auto_augment);
+  if (!policy) return;
+  if (auto* timm = std::get_if<io::TimmRandAugment>(&*policy)) timm->outside = outside_of(model);
+  a.operations.push_back(*policy);
+}
+
 io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
   const model::Recipe& recipe = model.recipe;
   const bool trains = split == io::Split::training;
@@ -64,12 +83,20 @@ io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
   else if (recipe.random_crop || recipe.pad > 0)
     a.operations.push_back(io::RandomCrop{.padding = recipe.pad});
   if (recipe.flip) a.operations.push_back(io::RandomHorizontalFlip{});
+  add_policy(model, a);
   if (recipe.jitters_colors())
     a.operations.push_back(
         io::RandomColorJitter{.brightness = {-recipe.brightness, recipe.brightness},
                               .contrast = {recipe.least_contrast, recipe.most_contrast},
                               .saturation = {recipe.least_saturation, recipe.most_saturation},
                               .hue = {-recipe.hue, recipe.hue}});
+  if (recipe.random_erase > 0)
+    a.operations.push_back(
+        io::RandomErasing{.probability = recipe.random_erase,
+                          .area = {recipe.least_erased_area, recipe.most_erased_area},
+                          .aspect = {recipe.least_erased_aspect, recipe.most_erased_aspect},
+                          .even_aspect = recipe.even_erased_aspect,
+                          .value = recipe.erased_value});
   return a;
 }
 

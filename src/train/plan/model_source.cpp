@@ -8,6 +8,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/config/option_values.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 #include "ringtrain/model/model_file.hpp"
 
 namespace ringtrain::train {
@@ -30,6 +31,7 @@ std::string_view without_line(std::string_view fault, std::string_view file) {
 void check(const model::Recipe& recipe) {
   expect_readable("optimizer", recipe.optimizer, config::enumerator<optim::OptimizerKind>().read);
   expect_readable("lr-schedule", recipe.schedule, optim::parse_decay);
+  expect_readable("auto-augment", recipe.auto_augment, io::parse_policy);
 }
 
 }  // namespace

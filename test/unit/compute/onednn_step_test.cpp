@@ -560,19 +560,20 @@ TEST_CASE("onednn: a loss without gradient or counts adds to the loss only", "[o
   comparison.check();
 }
 
-TEST_CASE("onednn: input is jittered and normalised as by the reference", "[onednn]") {
+TEST_CASE("onednn: input is jittered, normalised and erased as by the reference", "[onednn]") {
   const int channels = GENERATE(1, 3, 5);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
-  const bool jitter = GENERATE(false, true);
+  const bool jitter = GENERATE(false, true), erase = GENERATE(false, true);
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
-  CAPTURE(channels, jitter, clip);
+  CAPTURE(channels, jitter, clip, erase);
   const Shape s{3, 7, 5, channels};
-  BackendComparison comparison(input_case(s, kind, jitter, clip));
+  BackendComparison comparison(input_case(s, kind, jitter, clip, erase));
   Philox random(3, Purpose::synthetic);
   Batch& batch = comparison.batch();
   for (std::size_t i = 0; i < s.elements(); ++i)
     batch.images.push_back(static_cast<std::uint8_t>(i < s.features() ? 9 : random.below(256)));
   set_jitter(batch, {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}});
+  set_erased(batch, {{1, 2, 4, 3, 0.7f}, {}, {6, 0, 1, 4}});
 
   comparison.check();
 }

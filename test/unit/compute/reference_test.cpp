@@ -164,6 +164,25 @@ TEST_CASE("reference: a convolution in two groups with dilation 2, by hand") {
   CHECK(s[1] == std::vector<double>{1 - 3, 20 + 90, 2 - 4, 40 + 120, 3 - 5, 60 + 150});
 }
 
+TEST_CASE("reference: an erased rectangle has its value after normalising, in all channels") {
+  State s = blank_state({{2, 3, 2, 2}});
+  Batch batch;
+  batch.images.assign(24, 255);
+  batch.samples.resize(2);
+  batch.samples[0].erased = {.top = 1, .left = 1, .height = 2, .width = 1, .value = -7};
+  s.batch = &batch;
+  Input step{0, Normalisation::mean_deviation, {0.5f, 0.5f}, {0.25f, 0.25f}};
+
+  run(step, s);
+  CHECK(s[0] == std::vector<double>(24, 2));
+  step.erase = true;
+  run(step, s);
+
+  std::vector<double> expected(24, 2);
+  for (const int i : {6, 7, 10, 11}) expected[i] = -7;
+  CHECK(s[0] == expected);
+}
+
 TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(elements)") {
   State s = blank_state({{2, 1, 2, 2}});
   Batch batch;

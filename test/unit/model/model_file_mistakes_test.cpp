@@ -157,6 +157,11 @@ TEST_CASE("model file: a wrong frame is told") {
       {"model m classes=10\nimages crop=random keep-aspect=yes",
        "net.model:2: keep-aspect=yes: is"},
       {"model m classes=10\nimages crop=random evaluation=0.5", "net.model:2: evaluation: is not"},
+      {"model m classes=10\nimages random-erase=2", "net.model:2: random-erase=2: must be"},
+      {"model m classes=10\nimages erase-area=0.5:0.1", "net.model:2: erase-area: must be LEAST"},
+      {"model m classes=10\nimages auto-augment=ra\ninput size=2 channels=4\nglobal_pool\n"
+       "fc = matrix_product outputs=10\nloss",
+       "net.model:6: auto-augment=ra: is for images of 1 or 3 channels"},
       {"model m classes=10\nimages crop=resized pad=4",
        "net.model:2: pad: is not for crop=resized"},
   }));

@@ -50,6 +50,24 @@ TEST_CASE("words: each takes the place of the file's, on the line that it belong
              Contains("# A network.\n") && Contains("# as published"));
 }
 
+TEST_CASE("words: policies and erasing are options of the line images") {
+  const std::string words =
+      "auto-augment=ta_wide random-erase=0.5 erase-area=0.02:0.4 erase-aspect=0.3:1/0.3 "
+      "erase-spread=even erase-value=0.4914";
+
+  const Model plain = read(small), changed = read(with_words(small, words));
+
+  CHECK(plain.recipe.auto_augment == "none");
+  CHECK_FALSE(std::get<ImageInput>(plain.graph.nodes[0].operation).erase);
+  CHECK(changed.recipe.auto_augment == "ta_wide");
+  CHECK(changed.recipe.random_erase == 0.5);
+  CHECK(changed.recipe.most_erased_area == 0.4f);
+  CHECK(changed.recipe.most_erased_aspect == Approx(1 / 0.3));
+  CHECK(changed.recipe.even_erased_aspect);
+  CHECK(changed.recipe.erased_value == 0.4914f);
+  CHECK(std::get<ImageInput>(changed.graph.nodes[0].operation).erase);
+}
+
 TEST_CASE("words: a size alone leaves the mode of the crop, and resizes take each other's place") {
   const Recipe sized = read(with_words(small, "crop=16")).recipe;
   const Recipe twice = read(with_words(with_words(small, "crop=16"), "crop=12")).recipe;

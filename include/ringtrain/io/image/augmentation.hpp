@@ -1,4 +1,8 @@
 #pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -29,8 +33,44 @@ struct RandomHorizontalFlip {};
 struct RandomColorJitter {
   Interval brightness{0, 0}, contrast{1, 1}, saturation{1, 1}, hue{0, 0};
 };
+
+// Policies: they draw operations on the pixels that were cut out, whose bits are Pillow's.
+
+/// One of 14 operations at one of 31 magnitudes: torchvision's TrivialAugmentWide.
+struct TrivialAugmentWide {};
+/// `count` of 14 operations at magnitude 0..30: torchvision's RandAugment.
+struct RandAugment {
+  int count = 2, magnitude = 9;
+};
+/// Two operations of one of 25 rows of a table, each with a probability: torchvision's AutoAugment.
+struct AutoAugment {
+  enum class Table { cifar10, imagenet } table = Table::imagenet;
+};
+/// `count` of 15 operations, each in half of the draws, at a normally distributed magnitude cut to
+/// 0..10: timm's rand-m9-mstd0.5-inc1.
+struct TimmRandAugment {
+  int count = 2;
+  double magnitude = 10, deviation = 0;
+  std::array<std::uint8_t, 3> outside{128, 128, 128};  ///< where the image does not reach
+};
+
+/// Sets Sample::erased with this probability: a rectangle smaller than the image, of random area
+/// and aspect. Where ten draws do not fit, nothing.
+struct RandomErasing {
+  double probability = 0;
+  Interval area{0.02f, 0.33f};  ///< fraction of the image's area
+  Interval aspect{0.3f, 3.3f};  ///< height / width
+  bool even_aspect = false;     ///< drawn evenly, not evenly on a log scale
+  float value = 0;              ///< of the normalised image
+};
+
 using AugmentationOperation =
-    std::variant<RandomCrop, RandomResizedCrop, RandomHorizontalFlip, RandomColorJitter>;
+    std::variant<RandomCrop, RandomResizedCrop, RandomHorizontalFlip, RandomColorJitter,
+                 TrivialAugmentWide, RandAugment, AutoAugment, TimmRandAugment, RandomErasing>;
+
+/// The policy of a name: ta_wide, ra, ra-n2-m9, cifar10, imagenet, rand-m9-mstd0.5-inc1; nothing
+/// of `none`. Throws BadValue.
+std::optional<AugmentationOperation> parse_policy(std::string_view name);
 
 /// How a model wants its images. Every image reaches it with the extent `output`, and nothing is
 /// drawn but from (seed, epoch, sample).

@@ -32,6 +32,7 @@ Action bind(const Input& s, Binder& b) {
   operands.channels = operands.y_channels = shape.channels;
   operands.jittered = s.jitter ? places.block.samples(places.small) : nullptr;
   operands.clip = s.clip;
+  operands.erased = s.erase ? places.block.samples(places.small) : nullptr;
   operands.normalisation = s.normalisation;
   std::ranges::copy(s.mean, operands.mean);
   std::ranges::copy(s.deviation, operands.deviation);

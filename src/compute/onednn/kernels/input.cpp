@@ -32,6 +32,16 @@ void write_channel(std::span<const float> image, const Tensor& y, std::size_t n,
     out.at(pixel)[c % y.block] = (image[pixel * y.shape.channels + c] - line.offset) * line.factor;
 }
 
+template <class T>
+void erase_in(const Erased& e, const Tensor& y, std::size_t n) {
+  for (int c = 0; c < y.shape.channels; ++c) {
+    const Pixels<T> out = y.run<T>(n, c / y.block);
+    for (int row = e.top; row < e.top + e.height; ++row)
+      for (int column = e.left; column < e.left + e.width; ++column)
+        out.at(std::size_t(row) * y.shape.width + column)[c % y.block] = T(e.value);
+  }
+}
+
 }  // namespace
 
 template <>
@@ -56,6 +66,7 @@ Action plan(const Input& step, Planner& planner) {
           write_channel<T>(
               image, y, n, c,
               standardise ? whole : Line{255 * step.mean[c], 1 / (255 * step.deviation[c])});
+        if (step.erase) erase_in<T>(frame.batch.samples[n].erased, y, n);
       });
     };
   });

@@ -21,6 +21,7 @@ Batch images(const Shape& s) {
   }
   ++batch.images.back();
   set_jitter(batch, {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}, {5, 1, 1, 0.4f}, {}});
+  set_erased(batch, {{1, 2, 4, 3, 0.7f}, {}, {0, 0, 3, 4, -2}, {6, 1, 1, 4}, {}});
   return batch;
 }
 
@@ -46,6 +47,8 @@ InputOperands operands(Element element, const Shape& s, int y_channels, const Ba
                   y,
                   moments.data()};
   o.clip = step.clip;
+  o.width = s.width;
+  o.erased = step.erase ? batch.samples.data() : nullptr;
   std::ranges::copy(step.mean, o.mean);
   std::ranges::copy(step.deviation, o.deviation);
   return o;
@@ -64,17 +67,18 @@ std::vector<double> unpadded(const std::vector<double>& y, int padded, int chann
 
 }  // namespace
 
-TEST_CASE("cuda kernels: input is jittered, normalised and padded as by the reference") {
+TEST_CASE("cuda kernels: input is jittered, normalised, erased and padded as by the reference") {
   const Element element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   const int channels = GENERATE(1, 3, 5), height = GENERATE(7, 60);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
   const bool jitter = GENERATE(false, true);
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
+  const bool erase = GENERATE(false, true);
   const int padded = std::max(channels, GENERATE(0, 4, 8));  // as it is, or padded
-  CAPTURE(element, channels, height, jitter, clip, padded);
+  CAPTURE(element, channels, height, jitter, clip, erase, padded);
   const Shape s{5, height, 5, channels};
   const Batch batch = images(s);
-  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), jitter, clip};
+  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), jitter, clip, erase};
   KernelCase c(element, {s, {5, height, 5, padded}}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);
@@ -101,13 +105,13 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
                    numbers(channels, 0.4f),
                    numbers(channels, 0.3f),
                    jitter,
+                   jitter,
                    jitter};
   KernelCase c(element, {x, form.stored_x()}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);
   InputOperands o = operands(element, x, form.stored_x().channels, batch, step, c[1], moments);
   o.blocks = form.blocks_across();
-  o.width = width;
   o.stored_height = form.stored_x().height;
   o.stored_width = form.stored_x().width;
   o.top = window.top;

@@ -237,17 +237,18 @@ TEST_CASE("cuda step: softmax cross-entropy, padded samples and ties included") 
   comparison.check();
 }
 
-TEST_CASE("cuda step: input is jittered and normalised") {
+TEST_CASE("cuda step: input is jittered, normalised and erased") {
   const auto element = elements();
   const int channels = GENERATE(1, 3, 5);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
-  const bool jitter = GENERATE(false, true);
+  const bool jitter = GENERATE(false, true), erase = GENERATE(false, true);
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
-  CAPTURE(name_of(element), channels, jitter, clip);
+  CAPTURE(name_of(element), channels, jitter, clip, erase);
   const Shape s{3, 7, 5, channels};
-  GpuComparison comparison(element, input_case(s, kind, jitter, clip));
+  GpuComparison comparison(element, input_case(s, kind, jitter, clip, erase));
   comparison.batch() = random_batch(s);
   set_jitter(comparison.batch(), {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}});
+  set_erased(comparison.batch(), {{1, 2, 4, 3, 0.7f}, {}, {6, 0, 1, 4}});
 
   comparison.check(2e-5);
 }

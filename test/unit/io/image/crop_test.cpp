@@ -29,7 +29,8 @@ Philox random_of(std::uint64_t sample) { return Philox(1, Purpose::augment, 0, s
 AugmentedImage augmented(const Augmentation& recipe, Extent full, std::uint64_t sample) {
   AugmentedImage image(recipe, full);
   Philox random = random_of(sample);
-  augment(image, random);
+  PixelOperator pixels;
+  augment(image, random, pixels);
   return image;
 }
 

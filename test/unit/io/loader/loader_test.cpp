@@ -1,6 +1,7 @@
 #include "ringtrain/io/loader/loader.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -26,6 +27,7 @@ struct Place {
   std::uint32_t epoch, repeat;
   std::int32_t label;
   float brightness, contrast, saturation, hue;
+  std::array<int, 4> erased;
   friend bool operator==(const Place&, const Place&) = default;
 };
 
@@ -34,9 +36,17 @@ std::vector<Place> places_of(const Batch& batch) {
   for (int i = 0; i < batch.size(); ++i) {
     const auto image =
         std::span(batch.images).subspan(i * batch.image_bytes(), batch.image_bytes());
-    const auto& [index, epoch, target, jitter, repeat] = batch.samples[i];
-    places.push_back({index, hash_of(image), epoch, repeat, target.label, jitter.brightness,
-                      jitter.contrast, jitter.saturation, jitter.hue});
+    const auto& [index, epoch, target, jitter, repeat, erased] = batch.samples[i];
+    places.push_back({index,
+                      hash_of(image),
+                      epoch,
+                      repeat,
+                      target.label,
+                      jitter.brightness,
+                      jitter.contrast,
+                      jitter.saturation,
+                      jitter.hue,
+                      {erased.top, erased.left, erased.height, erased.width}});
   }
   return places;
 }
@@ -115,6 +125,33 @@ TEST_CASE("loader: batches depend neither on threads nor on slots nor on ranks")
   other.slots = slots;
 
   CHECK(first_places(data, other, ranks, 12) == expected);
+}
+
+TEST_CASE("loader: what policies and erasing draw depends on seed, epoch and sample alone") {
+  const CountingDataset data(53, {11, 13}, {4});
+  LoaderOptions options = everything_random(12);
+  auto& operations = options.augmentation.operations;
+  const AugmentationOperation policy =
+      GENERATE(AugmentationOperation(TrivialAugmentWide{}), AugmentationOperation(RandAugment{}),
+               AugmentationOperation(AutoAugment{}), AugmentationOperation(TimmRandAugment{}));
+  operations.push_back(policy);
+  operations.push_back(RandomErasing{.probability = 0.5});
+  const auto expected = first_places(data, options, 1, 12);
+  const auto erased =
+      std::ranges::count_if(expected, [](const Place& p) { return p.erased[2] > 0; });
+  CHECK(erased > 43);  // of 144
+  CHECK(erased < 101);
+  std::map<std::uint64_t, std::set<std::uint64_t>> images;
+  for (const Place& place : expected) images[place.sample].insert(place.image);
+  CHECK(std::ranges::count_if(images, [](const auto& of) { return of.second.size() > 1; }) > 40);
+
+  LoaderOptions other = options;
+  other.threads = GENERATE(1, 3);
+  const int ranks = GENERATE(1, 2, 5);
+
+  CHECK(first_places(data, other, ranks, 12) == expected);
+  operations.erase(operations.end() - 2);
+  CHECK(first_places(data, options, 1, 12) != expected);
 }
 
 TEST_CASE("loader: images of one channel are the grey levels of those of three") {

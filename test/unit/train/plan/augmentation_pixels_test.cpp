@@ -24,11 +24,12 @@ std::string hash_of(const io::Dataset& data, const io::LoaderOptions& options, i
   for (int b = 0; b < batches; ++b) {
     const Batch& batch = *loader.next();
     hasher.update(std::as_bytes(std::span(batch.images)));
-    for (const auto& [index, epoch, target, jitter, repeat] : batch.samples) {
+    for (const auto& [index, epoch, target, jitter, repeat, erased] : batch.samples) {
       add(index, hasher);
       add(epoch, hasher);
       add(target.label, hasher);
       add(jitter, hasher);
+      if (erased.height > 0) add(erased, hasher);
     }
   }
   return hex(hasher.value());
@@ -75,6 +76,16 @@ TEST_CASE("plan: every kind of recipe makes the pixels that it always made") {
       {"crop=none flip=yes hue=0.2", "f32c8e5f21842d43", "48bc7cc4bf6a68e7"},
       {"crop=resized flip=yes brightness=32 contrast=0.5:1.5 saturation=0.5:1.5 hue=0.2",
        "3ff2b2828d5100b9", "48bc7cc4bf6a68e7"},
+      {"auto-augment=ta_wide", "498716557ab873c9", "48bc7cc4bf6a68e7"},
+      {"auto-augment=ra-m15", "890f444da3087418", "48bc7cc4bf6a68e7"},
+      {"auto-augment=cifar10 pad=4", "3ea8d2e361fabd29", "48bc7cc4bf6a68e7"},
+      {"auto-augment=imagenet crop=resized interpolation=bicubic", "72c1c3583cc79f17",
+       "8af86ffef5381ca5"},
+      {"auto-augment=rand-m9-mstd0.5-inc1", "322bdc3741300d99", "48bc7cc4bf6a68e7"},
+      {"random-erase=0.5", "65abd02b1b6e00c3", "48bc7cc4bf6a68e7"},
+      {"random-erase=0.5 erase-area=0.02:0.4 erase-aspect=0.3:1/0.3 erase-spread=even "
+       "erase-value=0.4914",
+       "760431b962fff24a", "48bc7cc4bf6a68e7"},
   }));
   CAPTURE(images);
   const RunPlan plan = plan_of(images);

@@ -642,6 +642,8 @@ TEST_CASE("plan: what only the trainer knows of a model file is told with its li
              Catch::StartsWith(":2: optimizer=sdg: must be one of sgd, momentum"));
   CHECK_THAT(refused("recipe lr-schedule=cosin"),
              Catch::StartsWith(":2: lr-schedule=cosin: must be constant, cosine"));
+  CHECK_THAT(refused("images auto-augment=trivial"),
+             Catch::StartsWith(":2: auto-augment=trivial: must be none, ta_wide, ra"));
   CHECK_THAT(refused(std::string((1 << 20) + 1, '#')), Catch::EndsWith("has at most 1 MiB"));
 }
 

@@ -36,6 +36,7 @@ struct InputOperands {
   int stored_height = 0, stored_width = 0;
   int top = 0, left = 0;  ///< padding of the convolution that reads y
   bool clip = false;      ///< cut off what jitter carried out of 0..255; for mean_deviation
+  const Sample* erased = nullptr;  ///< of each image, which then has `width`; null: none is erased
 };
 /// The Input step: jitters and normalises images; channels that they do not have are zero. All
 /// pointers are the device's, y aligned to a pixel. Queues on `stream` and returns; throws Error

@@ -103,12 +103,21 @@ struct NormalPixel {
   InputOperands o;
   constexpr Lanes<most> operator()(std::size_t sample, std::size_t pixel) const {
     auto v = jittered_pixel<most>(o, sample, pixel);
+    if (is_erased(sample, pixel)) {
+      for_each_channel<most>(o.channels, [&](int c) { v[c] = o.erased[sample].erased.value; });
+      return v;
+    }
     for_each_channel<most>(o.channels,
                            [&](int c) { v[c] = normal(sample, c, contrasted(sample, c, v[c])); });
     return v;
   }
 
  private:
+  constexpr bool is_erased(std::size_t sample, std::size_t pixel) const {
+    if (!o.erased || o.erased[sample].erased.height == 0) return false;
+    const auto at = static_cast<std::uint32_t>(pixel), width = static_cast<std::uint32_t>(o.width);
+    return o.erased[sample].erased.covers(at / width, at % width);
+  }
   constexpr float contrasted(std::size_t sample, int c, float v) const {
     if (!o.jittered || o.jittered[sample].jitter.contrast == 1) return v;
     const float mean = o.moments[sample].mean[c];

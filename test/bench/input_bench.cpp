@@ -103,6 +103,11 @@ std::vector<Contender> contenders(const io::Dataset& data, const Files& files, i
   all.push_back({"random resized",
                  loading({.output = output,
                           .operations = {io::RandomResizedCrop{}, io::RandomHorizontalFlip{}}})});
+  for (const char* policy : {"ta_wide", "rand-m9-mstd0.5-inc1"})
+    all.push_back(
+        {policy, loading({.output = output,
+                          .operations = {io::RandomResizedCrop{}, io::RandomHorizontalFlip{},
+                                         *io::parse_policy(policy)}})});
   return all;
 }
 
@@ -123,6 +128,6 @@ int main(int argc, char** argv) {
   fmt::print("images a second and core to {}x{}, {} thread(s), median of {} rounds\n", side, side,
              threads, rounds);
   for (const Contender& one : all)
-    fmt::print("  {:16} {:7.0f}   {:.2f} of the first\n", one.name, median(one.rates),
+    fmt::print("  {:20} {:7.0f}   {:.2f} of the first\n", one.name, median(one.rates),
                median(one.rates) / median(all.front().rates));
 }

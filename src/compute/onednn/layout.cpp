@@ -9,7 +9,7 @@ namespace {
 // oneDNN has kernels of their own for a first convolution: its source is plain, where blocks would
 // be mostly padding. Its weight gradient has one for up to four channels with AVX-512, where blocks
 // have 16 (in bf16 with channels last), and for three without; for others a reference kernel alone.
-bool may_be_plain(int channels, int block) { return block == 16 ? channels <= 4 : channels == 3; }
+bool may_be_plain(int channels, int block) { return block == 16 ? channels <= 3 : channels == 3; }
 
 bool reads_images(const Step& step) {
   const auto* forward = std::get_if<ConvolutionForward>(&step);
@@ -32,8 +32,7 @@ std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element 
   std::vector<Tensor> result;
   for (std::size_t id = 0; id < schedule.tensors.size(); ++id) {
     const Shape& shape = schedule.tensors[id];
-    const bool plain = image[id] && !other[id] && may_be_plain(shape.channels, block) &&
-                       (element == Element::fp32 || channels_last || shape.channels <= 3);
+    const bool plain = image[id] && !other[id] && may_be_plain(shape.channels, block);
     result.push_back({shape, plain ? 1 : block, element, channels_last});
   }
   return result;

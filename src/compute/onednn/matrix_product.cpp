@@ -15,8 +15,8 @@ void copy_run(T* to, const T* from, int channels) {
     std::copy_n(from, channels, to);
 }
 
-// A tensor as rows of features in the order height, width, channels, padded to whole blocks where
-// channels are last. A tensor of one pixel an image is such a matrix already, and so is one with
+// A tensor as rows of features in the order height, width, channels, padded to whole blocks in bf16,
+// whose products are convolutions. A tensor of one pixel an image is such a matrix already, and so is one with
 // channels last that need no padding; others are copied through scratch memory.
 template <class T>
 class Rows {
@@ -34,7 +34,7 @@ class Rows {
   /// Distance between rows.
   int pitch() const {
     if (in_place_) return static_cast<int>(tensor_.image());
-    const int block = tensor_.channels_last ? tensor_.block : 1;
+    const int block = tensor_.element == Element::bf16 ? tensor_.block : 1;
     return (features() + block - 1) / block * block;
   }
   T* in(const Frame& frame) const { return in_place_ ? tensor_.as<T>() : copy_.in<T>(frame); }

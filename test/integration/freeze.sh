@@ -72,7 +72,7 @@ launch_alone "$train" --init-from "$(newest head)" --export torch head.pth
 exits "exported" 0
 launch_alone "$train" --data shapes --model resnet20 --classes 10 --init-from head.pth --eval-only
 check "exported: the same evaluation" is "$(top1)" "$said"
-job next 2 2 --model resnet20 --init-from "$(newest head)" --freeze 'conv1,bn1' --sync-batchnorm
+job next 2 4 --model resnet20 --init-from "$(newest head)" --freeze 'conv1,bn1' --sync-batchnorm
 same next base weights/conv1
 other next base weights/layer1
 launch 2 "$train" --data shapes --global-batch 12 --threads 1 --steps 4 "${from[@]}" --freeze '*,!fc' --ema 0.9 --verify-resume 2

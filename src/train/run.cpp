@@ -161,42 +161,13 @@ std::unique_ptr<TrainingEngine> make_engine(const RunPlan& plan, const Setup& se
              : make_cpu_engine(plan, setup.threads, setup.session, setup.progress);
 }
 
-// Whether the checkpoint that rank 0 would go on from counts steps that were left out.
-bool finds_skipped(const RunPlan& plan, const Setup& setup) {
-  if (!plan.counts_updates() || plan.options.eval_only) return false;
-  setup.progress.enter(metrics::Phase::resume);
-  const bool mine =
-      setup.session.rank() == 0 &&
-      saves_skipped(plan.options.resume, plan.options.checkpoint_dir, &setup.progress);
-  return !setup.session.broadcast(mine ? "yes" : "").empty();
-}
-
-// Factors that were left out are those of the checkpoint that rank 0 would go on from.
-void keep_factors(RunPlan& plan, const Setup& setup) {
-  if (plan.options.eval_only) return;
-  setup.progress.enter(metrics::Phase::resume);
-  std::string saved;
-  if (setup.session.rank() == 0)
-    if (const auto metadata =
-            saved_metadata(plan.options.resume, plan.options.checkpoint_dir, &setup.progress);
-        metadata && metadata->model_hash == plan.model.graph.structure_hash())
-      saved = metadata->config;
-  const config::Factors kept =
-      plan.keep_factors(config::factors_in(setup.session.broadcast(saved)));
-  if (kept != config::Factors()) setup.note(config::factors_text(kept) + ", as in the checkpoint");
-  if (const std::string line = plan.rates_line(); !line.empty()) setup.note(line);
-}
-
-// What the first steps, or a checkpoint, decide: factors of the optimizer, how gradients travel and
-// how ranks divide a step.
+// What the first steps, or a checkpoint, decide: how gradients travel and how ranks divide a step.
 void settle(RunPlan& plan, const Setup& setup) {
   const auto note = [&](const std::string& line) { setup.note(line); };
   std::function<std::unique_ptr<TrainingEngine>()> trial;  // none for the doctor
   if (!setup.doctor) trial = [&] { return make_engine(plan, setup); };
-  keep_factors(plan, setup);
   settle_gradient_format(plan, trial, setup.session, note, setup.progress);
   settle_shares(plan, trial, setup.session, note, setup.progress);
-  plan.keeps_skipped = finds_skipped(plan, setup);
   setup.progress.enter(metrics::Phase::init);
 }
 

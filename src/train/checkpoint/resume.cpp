@@ -206,10 +206,8 @@ std::optional<config::ValSplit> val_split_in(const std::string& config) try {
   return std::nullopt;
 }
 
-// As a configuration has it.
-std::string val_split_text(const std::optional<config::ValSplit>& split) {
-  if (!split) return "";
-  return nlohmann::json{{"val-split", config::val_split_value().write(*split)}}.dump();
+bool says_skipped(const io::TensorInfo& info) {
+  return info.name == loss_scale || info.name == skipped;
 }
 
 void expect_network(const std::string& init_from) {
@@ -259,6 +257,9 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
                       .class_names = io::class_names_in(m.class_names),
                       .val_split = val_split_in(m.config),
                       .frozen = text_in(m.config, "freeze"),
+                      .factors = config::factors_in(m.config),
+                      .counts_skipped = std::ranges::any_of(file->tensors(), says_skipped),
+                      .config = m.config,
                       .hash = m.model_hash,
                       .named = named,
                       .goes_on = goes_on};
@@ -275,8 +276,8 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                  {"identity", network->identity},
                  {"text", network->text},
                  {"class_names", io::class_names_text(network->class_names)},
-                 {"config", val_split_text(network->val_split)},
-                 {"frozen", network->frozen},
+                 {"config", network->config},
+                 {"counts_skipped", network->counts_skipped},
                  {"hash", network->hash},
                  {"named", network->named},
                  {"goes_on", network->goes_on},
@@ -290,25 +291,21 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
   if (found.contains("failure"))
     throw Error(static_cast<Exit>(found["code"]), "read the network",
                 found["failure"].get<std::string>());
+  const std::string config = found["config"];
   return SavedNetwork{found["checkpoint"],
                       found["name"],
                       found["identity"],
                       found["text"],
                       io::class_names_in(found["class_names"].get<std::string>()),
-                      val_split_in(found["config"].get<std::string>()),
-                      found["frozen"],
+                      val_split_in(config),
+                      text_in(config, "freeze"),
+                      config::factors_in(config),
+                      found["counts_skipped"],
+                      config,
                       found["hash"],
                       found["named"],
                       found["goes_on"],
                       found["published"]};
-}
-
-bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
-                   WorkProgress* progress) {
-  const auto file = peek(how, directory, progress);
-  return file && std::ranges::any_of(file->tensors(), [](const io::TensorInfo& info) {
-           return info.name == loss_scale || info.name == skipped;
-         });
 }
 
 std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,

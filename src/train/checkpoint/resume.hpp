@@ -53,11 +53,6 @@ std::optional<SavedNetwork> saved_network(const config::Options& options,
                                           const allreduce::MpiSession& session,
                                           WorkProgress* progress);
 
-/// Whether the checkpoint that resume() would take says how many steps were left out; by its index
-/// alone.
-bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
-                   WorkProgress* progress = nullptr);
-
 /// The network that a state is of.
 struct NetworkToLoad {
   std::uint64_t hash = 0;

@@ -94,8 +94,9 @@ std::string RunPlan::rates_line() const {
 
 std::vector<std::string> RunPlan::hints() const {
   if (options.eval_only) return {};
-  std::vector<std::string> all = {frozen_line(*this), frozen_hint(*this), large_batch_hint(*this),
-                                  single_value_hint(*this), warmup_hint(*this)};
+  std::vector<std::string> all = {
+      frozen_line(*this),      frozen_hint(*this),       rates_line(),
+      large_batch_hint(*this), single_value_hint(*this), warmup_hint(*this)};
   std::erase(all, "");
   return all;
 }

@@ -18,6 +18,9 @@ struct SavedNetwork {
   std::vector<std::string> class_names{};
   std::optional<config::ValSplit> val_split{};  ///< that its training divided its images by
   std::string frozen{};                         ///< --freeze of its training
+  config::Factors factors{};                    ///< of its training's rates and decay
+  bool counts_skipped = false;                  ///< it says how many steps were left out
+  std::string config{};                         ///< of its training, as canonical_config() has it
   std::uint64_t hash = 0;
   bool named = false;    ///< by --resume FILE: the user must not say otherwise
   bool goes_on = false;  ///< its training goes on, so its classes stay

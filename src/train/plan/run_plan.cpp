@@ -189,17 +189,6 @@ void RunPlan::take_shares(std::vector<int> all, int rank) {
   share = {std::accumulate(shares.begin(), shares.begin() + rank, 0), shares[rank]};
 }
 
-config::Factors RunPlan::keep_factors(const config::Factors& saved) {
-  config::Factors& own = options.factors;
-  config::Factors kept;
-  if (own.lr.empty()) own.lr = kept.lr = saved.lr;
-  if (own.decay.empty()) own.decay = kept.decay = saved.decay;
-  if (!own.head_lr) own.head_lr = kept.head_lr = saved.head_lr;
-  if (!own.layer_decay) own.layer_decay = kept.layer_decay = saved.layer_decay;
-  optimizer = optimizer_of(options, model);
-  return kept;
-}
-
 bool RunPlan::done(const Position& position) const {
   if (options.steps) return position.step >= static_cast<std::uint64_t>(*options.steps);
   return double(position.samples) >= epochs * double(training->size());
@@ -377,6 +366,19 @@ void keep_frozen(config::Options& o, const model::Graph& graph,
           saved->frozen.empty() ? "nothing frozen" : "--freeze " + printable(saved->frozen)));
 }
 
+// Of the checkpoint that goes on, unless the user says others.
+void keep_factors(config::Options& o, const model::Graph& graph,
+                  const std::optional<SavedNetwork>& saved, const Tell& tell) {
+  if (!saved || !saved->goes_on || o.eval_only || saved->hash != graph.structure_hash()) return;
+  config::Factors& own = o.factors;
+  config::Factors kept;
+  if (own.lr.empty()) own.lr = kept.lr = saved->factors.lr;
+  if (own.decay.empty()) own.decay = kept.decay = saved->factors.decay;
+  if (!own.head_lr) own.head_lr = kept.head_lr = saved->factors.head_lr;
+  if (!own.layer_decay) own.layer_decay = kept.layer_decay = saved->factors.layer_decay;
+  if (kept != config::Factors()) tell(config::factors_text(kept) + ", as in the checkpoint");
+}
+
 // In all sizes of the network, as they share their parameters.
 void freeze(RunPlan& plan) {
   if (plan.options.freeze.empty() || plan.options.eval_only) return;
@@ -409,6 +411,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.network = model::canonical(source.text(plan.model));
   complete(plan.options, plan.model);
   keep_frozen(plan.options, plan.model.graph, saved);
+  keep_factors(plan.options, plan.model.graph, saved, tell);
   plan.goes_on = saved && saved->goes_on;
   check_sharding(plan.options, ranks);
   check_classes(plan, options.classes, saved);
@@ -424,6 +427,8 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   plan.optimizer = optimizer_of(plan.options, plan.model);
   plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
                         plan.epochs};
+  plan.keeps_skipped =
+      plan.goes_on && saved->counts_skipped && plan.counts_updates() && !plan.options.eval_only;
   return plan;
 }
 

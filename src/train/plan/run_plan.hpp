@@ -75,9 +75,6 @@ struct RunPlan {
   bool shares_are_equal() const;
   /// Instead of the shares so far: at least one sample each, micro_batch in all.
   void take_shares(std::vector<int> all, int rank);
-  /// Takes the factors that are unset from `saved`, those of the checkpoint to go on from. Returns
-  /// what it took.
-  config::Factors keep_factors(const config::Factors& saved);
   StepSettings trainer() const;
   io::LoaderOptions loader(io::Split split) const;
   /// For training without the other ranks, on batches as large as this rank's share.

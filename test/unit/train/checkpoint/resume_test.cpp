@@ -107,8 +107,12 @@ TEST_CASE("resume: how many steps were left out comes back, in any precision") {
   CHECK(scale.view().data()[2] == expected);
   CHECK(scale.view().data()[0] == (fp16 && saved.size() == 3 ? 512 : 1024));
   const bool says = !saved.empty();
-  CHECK(saves_skipped({config::Resume::From::newest}, directory) == says);
-  CHECK_FALSE(saves_skipped({config::Resume::From::scratch}, directory));
+  config::Options o;
+  o.model = "mlp";
+  o.checkpoint_dir = std::filesystem::path(directory).string();
+  CHECK(saved_network(o).value().counts_skipped == says);
+  o.resume.from = config::Resume::From::scratch;
+  CHECK_FALSE(saved_network(o));
 }
 
 TEST_CASE("resume: a count of steps left out that has no place ends it") {

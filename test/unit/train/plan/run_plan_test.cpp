@@ -255,12 +255,16 @@ TEST_CASE("plan: factors that are unset are those of the checkpoint") {
   config::Options o = options_for("mlp");
   o.lr = 0.1;
   o.factors = {.lr = {{"fc1.*", 3}}, .head_lr = 0.2};
-  RunPlan plan = make_run_plan(o, 1, 0, 1);
+  SavedNetwork saved{.checkpoint = "a.h5", .name = "mlp", .identity = "mlp"};
+  saved.factors = {.lr = {{"fc2.*", 7}}, .decay = {{"fc1.*", 0}}, .head_lr = 9, .layer_decay = 0.5};
+  saved.hash = make_run_plan(o, 1, 0, 1).model.graph.structure_hash();
+  saved.goes_on = true;
+  std::string told;
+  const auto tell = [&](const std::string& line) { told += line + "\n"; };
 
-  const config::Factors kept = plan.keep_factors(
-      {.lr = {{"fc2.*", 7}}, .decay = {{"fc1.*", 0}}, .head_lr = 9, .layer_decay = 0.5});
+  const RunPlan plan = make_run_plan(o, 1, 0, 1, tell, nullptr, saved);
 
-  CHECK(kept == config::Factors{.decay = {{"fc1.*", 0}}, .layer_decay = 0.5});
+  CHECK_THAT(told, Contains("--decay-factor fc1.*=0 --layer-decay 0.5, as in the checkpoint"));
   CHECK(plan.options.factors ==
         config::Factors{
             .lr = {{"fc1.*", 3}}, .decay = {{"fc1.*", 0}}, .head_lr = 0.2, .layer_decay = 0.5});

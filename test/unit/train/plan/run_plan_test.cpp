@@ -163,7 +163,7 @@ std::string refusal_of_factors(const std::string& model, const config::Factors& 
 
 }  // namespace
 
-TEST_CASE("plan: rates have the last pattern's factor, times the layer's; the head has its own") {
+TEST_CASE("plan: rates have the last pattern's factor, times the layer's, and the head's its own") {
   config::Options o = options_for("cifar10_cnn");
   o.lr = 0.2;
   o.factors.lr = {{"conv*", 3}, {"conv1.*", 5}, {"*.bias", 0}, {"softmax_linear.*", 9}};

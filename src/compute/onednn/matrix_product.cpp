@@ -15,9 +15,9 @@ void copy_run(T* to, const T* from, int channels) {
     std::copy_n(from, channels, to);
 }
 
-// A tensor as rows of features in the order height, width, channels, padded to whole blocks in bf16,
-// whose products are convolutions. A tensor of one pixel an image is such a matrix already, and so is one with
-// channels last that need no padding; others are copied through scratch memory.
+// A tensor as rows of features in the order height, width, channels, padded to whole blocks in
+// bf16, whose products are convolutions. A tensor of one pixel an image is such a matrix already,
+// and so is one with channels last that need no padding; others are copied through scratch memory.
 template <class T>
 class Rows {
  public:

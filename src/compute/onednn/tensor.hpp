@@ -80,8 +80,8 @@ struct Tensor {
   int held() const { return held_blocks > 0 ? held_blocks : blocks(); }
 };
 
-/// How each tensor of a schedule is laid out: blocked, but bf16 with channels last where the CPU has
-/// AMX, and images that only convolutions read without padding. Places none of them.
+/// How each tensor of a schedule is laid out: blocked, but bf16 with channels last where the CPU
+/// has AMX, and images that only convolutions read without padding. Places none of them.
 std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element element);
 
 /// Whether those tensors of `step` that are slices may be some: BatchNorm's and those that are

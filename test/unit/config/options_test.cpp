@@ -617,11 +617,11 @@ TEST_CASE("options: the canonical configuration has what changes the numbers and
   CHECK(canonical_config(options("--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
                                  "--data-threads 3 --max-time 9s --metrics m --interface e "
                                  "--watchdog off --watchdog-silence 30s")) == base);
-  for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
-                           "--gradient-dtype fp16", "--compress topk:0.5", "--balance",
-                           "--class-weights balanced", "--class-weights w.csv", "--freeze fc",
-                           "--lr-factor *=1", "--decay-factor *=1", "--head-lr 1",
-                           "--layer-decay 1"})
+  for (const char* line :
+       {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
+        "--gradient-dtype fp16", "--compress topk:0.5", "--balance", "--class-weights balanced",
+        "--class-weights w.csv", "--freeze fc", "--lr-factor *=1", "--decay-factor *=1",
+        "--head-lr 1", "--layer-decay 1"})
     CHECK(canonical_config(options(line)) != base);
   CHECK(canonical_config(options("--data cifar10:/here")) ==
         canonical_config(options("--data cifar10:/there")));

@@ -60,6 +60,8 @@ for ranks in 2 4; do
   exits "$ranks ranks" 0
   check "$ranks ranks: the same bytes" cmp one.csv "$ranks.csv"
 done
+(cd data && launch_alone "$train" --predict val --resume "$file" --output named.csv)
+check "a folder by its bare name" test "$(wc -l <data/named.csv)" = "$(wc -l <one.csv)"
 launch_alone "$train" --predict data/val --resume "$file" --output alone.csv --threads 2 --data-threads 3
 exits "without mpirun, two threads" 0
 check "without mpirun, two threads: the same bytes" cmp one.csv alone.csv

@@ -80,7 +80,7 @@ bool leads_back(const fs::path& link) {
 }
 
 void ImageLister::list(const fs::path& folder, const Found& found) {
-  open_ = {resolved(folder.parent_path()), resolved(folder)};
+  open_ = {resolved(fs::absolute(folder).parent_path()), resolved(folder)};
   visit(folder, "", found);
 }
 

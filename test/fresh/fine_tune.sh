@@ -14,7 +14,7 @@ python3 -m venv env
 set -x
 scripts/get_weights.sh tf_efficientnet_lite0 weights
 train --ranks 2 --model tf_efficientnet_lite0 --init-from weights/tf_efficientnet_lite0.pth --data images:photos --val-split 0.34 --freeze '*,!classifier' \
-  --optimizer momentum --lr 0.05 --warmup-epochs 0 --weight-decay 0 --batch 2 --epochs 10 --checkpoint-dir runs --keep-best top1
+  --optimizer momentum --lr 0.05 --warmup-epochs 0 --weight-decay 0 --ema 0 --batch 2 --epochs 10 --checkpoint-dir runs --keep-best top1
 train --init-from runs/best.h5 --predict photos --output photos.csv
 cat photos.csv
 train --init-from runs/best.h5 --export onnx photos.onnx --uint8-input

@@ -6,6 +6,7 @@
 #include "io/image/augmented_image.hpp"
 #include "io/image/decoder.hpp"
 #include "support/catch.hpp"
+#include "support/decoded_file.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::io;
@@ -13,17 +14,6 @@ using namespace ringtrain::io;
 namespace {
 
 const std::string data = RINGTRAIN_SOURCE_DIR "/test/data/";
-
-Image decoded(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
-  const std::vector<std::uint8_t> bytes(text.begin(), text.end());
-  const auto decoder = make_image_decoder(1 << 20);
-  Image memory;
-  const Extent extent = decoder->open(bytes);
-  const ImageView view = decoder->pixels({.extent = extent}, memory).pixels;
-  return {view.extent, {view.pixels.begin(), view.pixels.end()}};
-}
 
 /// As evaluation sees it.
 Image evaluated(const Image& image, const Augmentation& recipe) {
@@ -61,9 +51,9 @@ TEST_CASE("resize: photographs are within a grey level of Pillow's") {
   CAPTURE(photograph, shorter, interpolation);
   const bool cubic = interpolation == std::string("bicubic");
   const std::string name = std::string(photograph).substr(std::string(photograph).find('/') + 1);
-  const Image image = decoded(data + "photographs/train/" + photograph + ".png");
-  const Image golden = decoded(data + "resized/" + name + "-" + std::to_string(shorter) + "-" +
-                               std::to_string(side) + "-" + interpolation + ".png");
+  const Image image = decoded_file(data + "photographs/train/" + photograph + ".png");
+  const Image golden = decoded_file(data + "resized/" + name + "-" + std::to_string(shorter) + "-" +
+                                    std::to_string(side) + "-" + interpolation + ".png");
 
   const Image seen =
       evaluated(image, {.output = {side, side},

@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "io/image/decoder.hpp"
 #include "support/catch.hpp"
+#include "support/decoded_file.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::io;
@@ -19,14 +19,7 @@ namespace {
 const std::string golden_home = RINGTRAIN_SOURCE_DIR "/test/data/";
 
 Image photograph(const std::string& name) {
-  std::ifstream file(golden_home + "photographs/train/" + name, std::ios::binary);
-  const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
-  const std::vector<std::uint8_t> bytes(text.begin(), text.end());
-  const auto decoder = make_image_decoder(1 << 20);
-  Image memory;
-  const Extent extent = decoder->open(bytes);
-  const ImageView view = decoder->pixels({.extent = extent}, memory).pixels;
-  return {view.extent, {view.pixels.begin(), view.pixels.end()}};
+  return decoded_file(golden_home + "photographs/train/" + name);
 }
 
 /// What Pillow made of both photographs; see test/data/pixel_operations/make.py.

@@ -8,8 +8,6 @@
 namespace ringtrain::io {
 namespace {
 
-constexpr int channels = Image::channels;
-
 // As Pillow's convert("L").
 int grey_of(const std::uint8_t* rgb) {
   return static_cast<int>((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
@@ -30,20 +28,20 @@ void for_each_value(const PixelSpan& image, Change change) {
 }
 
 /// A new grey level for each, by channel.
-using Tables = std::array<std::array<std::uint8_t, 256>, channels>;
+using Tables = std::array<std::array<std::uint8_t, 256>, Image::channels>;
 using Counts = std::array<std::uint32_t, 256>;
 
 void look_up(const PixelSpan& image, const Tables& tables) {
   std::uint8_t* v = image.rgb.data();
-  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += channels)
-    for (int c = 0; c < channels; ++c) v[c] = tables[c][v[c]];
+  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += Image::channels)
+    for (int c = 0; c < Image::channels; ++c) v[c] = tables[c][v[c]];
 }
 
-std::array<Counts, channels> histograms(const PixelSpan& image) {
-  std::array<Counts, channels> counts{};
+std::array<Counts, Image::channels> histograms(const PixelSpan& image) {
+  std::array<Counts, Image::channels> counts{};
   const std::uint8_t* v = image.rgb.data();
-  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += channels)
-    for (int c = 0; c < channels; ++c) ++counts[c][v[c]];
+  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += Image::channels)
+    for (int c = 0; c < Image::channels; ++c) ++counts[c][v[c]];
   return counts;
 }
 
@@ -85,24 +83,25 @@ void flatten(const Counts& counts, std::array<std::uint8_t, 256>& table) {
 
 template <class Make>
 void change_levels(const PixelSpan& image, Make make) {
-  const std::array<Counts, channels> counts = histograms(image);
+  const std::array<Counts, Image::channels> counts = histograms(image);
   Tables tables;
-  for (int c = 0; c < channels; ++c) make(counts[c], tables[c]);
+  for (int c = 0; c < Image::channels; ++c) make(counts[c], tables[c]);
   look_up(image, tables);
 }
 
 void saturate(float factor, const PixelSpan& image) {
   std::uint8_t* v = image.rgb.data();
-  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += channels) {
+  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += Image::channels) {
     const int grey = grey_of(v);
-    for (int c = 0; c < channels; ++c) v[c] = blend(grey, v[c], factor);
+    for (int c = 0; c < Image::channels; ++c) v[c] = blend(grey, v[c], factor);
   }
 }
 
 int mean_grey(const PixelSpan& image) {
   std::uint64_t sum = 0;
   const std::uint8_t* v = image.rgb.data();
-  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += channels) sum += grey_of(v);
+  for (const std::uint8_t* end = v + image.rgb.size(); v != end; v += Image::channels)
+    sum += grey_of(v);
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(image.extent.pixels()) +
                           0.5);
 }
@@ -117,11 +116,11 @@ void add_rows(const std::uint8_t* above, const std::uint8_t* middle, const std::
 // One row: the sum of 3 x 3 pixels, the middle one five times, over 13, rounded; then blended.
 void sharpen_row(const std::uint8_t* middle, const std::uint16_t* __restrict sums, float factor,
                  std::size_t values, std::uint8_t* __restrict out) {
-  const std::size_t end = values - channels;
+  const std::size_t end = values - Image::channels;
 #pragma omp simd
-  for (std::size_t i = channels; i < end; ++i) {
-    const auto sum = static_cast<std::uint16_t>(sums[i - channels] + sums[i] + sums[i + channels] +
-                                                4 * middle[i]);
+  for (std::size_t i = Image::channels; i < end; ++i) {
+    const auto sum = static_cast<std::uint16_t>(sums[i - Image::channels] + sums[i] +
+                                                sums[i + Image::channels] + 4 * middle[i]);
     const auto smooth = static_cast<std::uint16_t>(static_cast<std::uint16_t>(2 * sum + 13) / 26);
     out[i] = blend(smooth, middle[i], factor);
   }
@@ -150,7 +149,7 @@ void PixelOperator::transform_by(const AffineMap& map, const Resampling& resampl
 // The border stays, as in Pillow's SMOOTH.
 void PixelOperator::sharpen(float factor, const PixelSpan& image) {
   const std::uint8_t* from = copy_of(image).pixels.data();
-  const std::size_t values = std::size_t(image.extent.width) * channels;
+  const std::size_t values = std::size_t(image.extent.width) * Image::channels;
   sums_.resize(values);
   for (int row = 1; row + 1 < image.extent.height; ++row) {
     const std::uint8_t *middle = from + row * values, *above = middle - values,

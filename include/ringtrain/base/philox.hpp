@@ -12,7 +12,9 @@ enum class Purpose : std::uint32_t {
   dropout,
   synthetic,
   shapes,
-  compression
+  compression,
+  flip,
+  mix
 };
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11): random

@@ -106,8 +106,8 @@ void apply(const RandomCrop& o, AugmentedImage& image, Philox& random, PixelOper
   };
   const int top = offset(scaled.height, output.height);
   const int left = offset(scaled.width, output.width);
-  image.crop() = {whole(image.full),         scaled, top, left, image.crop().mirrored,
-                  image.recipe.interpolation};
+  image.crop() = {whole(image.full),          scaled,     top, left, image.crop().mirrored,
+                  image.recipe.interpolation, o.reflected};
 }
 
 void apply(const RandomResizedCrop& o, AugmentedImage& image, Philox& random, PixelOperator&) {
@@ -118,6 +118,10 @@ void apply(const RandomResizedCrop& o, AugmentedImage& image, Philox& random, Pi
 
 void apply(const RandomHorizontalFlip&, AugmentedImage& image, Philox& random, PixelOperator&) {
   if (random.below(2) == 1) image.crop().mirrored = !image.crop().mirrored;
+}
+
+void apply(const AlternatingFlip&, AugmentedImage& image, Philox&, PixelOperator&) {
+  if (image.alternates) image.crop().mirrored = !image.crop().mirrored;
 }
 
 void apply(const RandomColorJitter& o, AugmentedImage& image, Philox& random, PixelOperator&) {
@@ -141,10 +145,41 @@ Erased draw_rectangle(const RandomErasing& o, Extent image, Philox& random) {
   return {top, draw_offset(random, image.width - width), height, width, o.value};
 }
 
+// On the device, or here with a colour.
+void erase(const Erased& erased, const std::optional<Colour>& colour, AugmentedImage& image) {
+  if (!colour) {
+    image.erased = erased;
+    return;
+  }
+  for (int row = 0; row < erased.height; ++row)
+    for (int column = 0; column < erased.width; ++column) {
+      const std::size_t pixel =
+          std::size_t(erased.top + row) * image.recipe.output.width + erased.left + column;
+      std::ranges::copy(*colour, image.pixels().begin() + pixel * Image::channels);
+    }
+}
+
 void apply(const RandomErasing& o, AugmentedImage& image, Philox& random, PixelOperator&) {
   if (random.uniform() >= o.probability) return;
-  for (int attempt = 0; attempt < 10 && image.erased.height == 0; ++attempt)
-    image.erased = draw_rectangle(o, image.recipe.output, random);
+  Erased erased;
+  for (int attempt = 0; attempt < 10 && erased.height == 0; ++attempt)
+    erased = draw_rectangle(o, image.recipe.output, random);
+  erase(erased, o.colour, image);
+}
+
+void apply(const Cutout& o, AugmentedImage& image, Philox& random, PixelOperator&) {
+  const Extent all = image.recipe.output;
+  const auto side = [&](int length) {  // first and end
+    if (o.inside) {
+      const int first = draw_offset(random, length - o.size);
+      return std::pair(first, std::min(first + o.size, length));
+    }
+    const int first = draw_offset(random, length - 1) - o.size / 2;
+    return std::pair(std::max(first, 0), std::min(first + o.size, length));
+  };
+  const auto [top, bottom] = side(all.height);
+  const auto [left, right] = side(all.width);
+  erase({top, left, bottom - top, right - left, 0}, o.colour, image);
 }
 
 template <class Policy>

@@ -24,6 +24,8 @@ class AugmentedImage {
 
   const Augmentation& recipe;
   const Extent full;
+  /// Of an AlternatingFlip.
+  bool alternates = false;
   // of the device
   ColorJitter jitter;
   Erased erased;

@@ -49,6 +49,36 @@ void copy_row(const std::uint8_t* in, int width, bool mirrored, std::uint8_t* ou
     for (int c = 0; c < Image::channels; ++c) *out++ = in[x * Image::channels + c];
 }
 
+void copy_rows(const ImageView& image, const CropTransform& crop, const Box& box,
+               const ScaledWindow& part, std::uint8_t* out, std::size_t stride) {
+  const std::size_t left = static_cast<std::size_t>(box.left) + part.left;
+  for (int y = 0; y < part.extent.height; ++y) {
+    const std::size_t row = static_cast<std::size_t>(box.top) + part.top + y;
+    copy_row(&image.pixels[(row * image.extent.width + left) * Image::channels], part.extent.width,
+             crop.mirrored, out + y * stride);
+  }
+}
+
+// Fills places outside [first, first + count) of `length` with those that lie mirrored at its ends;
+// `copy` is called with the place and where it comes from.
+template <class Copy>
+void reflect(int first, int count, int length, const Copy& copy) {
+  const int last = first + count - 1;
+  for (int at = first - 1; at >= 0; --at) copy(at, std::min(2 * first - at, last));
+  for (int at = last + 1; at < length; ++at) copy(at, std::max(2 * last - at, first));
+}
+
+void reflect(ScaledWindow shown, Extent output, std::uint8_t* out) {
+  const std::size_t stride = std::size_t(output.width) * Image::channels;
+  for (int y = shown.top; y < shown.top + shown.extent.height; ++y)
+    reflect(shown.left, shown.extent.width, output.width, [&](int to, int from) {
+      std::uint8_t* const row = out + y * stride;
+      std::memcpy(row + to * Image::channels, row + from * Image::channels, Image::channels);
+    });
+  reflect(shown.top, shown.extent.height, output.height,
+          [&](int to, int from) { std::memcpy(out + to * stride, out + from * stride, stride); });
+}
+
 }  // namespace
 
 CropRequest request_for(const CropTransform& crop, Extent full, Extent output) {
@@ -76,16 +106,12 @@ void Renderer::run(const PixelView& portion, const CropTransform& crop, Extent o
   const int left_edge = part.left - crop.left;
   const int column = crop.mirrored ? output.width - left_edge - part.extent.width : left_edge;
   std::uint8_t* first = out + (part.top - crop.top) * stride + column * Image::channels;
-  if (!is_plain_copy(crop, box)) {
+  if (is_plain_copy(crop, box))
+    copy_rows(image, crop, box, part, first, stride);
+  else
     resizer_.run(image, box, crop.scaled, part, crop.mirrored, first, stride, crop.interpolation);
-    return;
-  }
-  for (int y = 0; y < part.extent.height; ++y) {
-    const std::size_t source_y = static_cast<std::size_t>(box.top) + part.top + y;
-    const std::size_t source_x = static_cast<std::size_t>(box.left) + part.left;
-    copy_row(&image.pixels[(source_y * image.extent.width + source_x) * Image::channels],
-             part.extent.width, crop.mirrored, first + y * stride);
-  }
+  if (crop.reflected && part.extent != output && part.extent.pixels() > 0)
+    reflect({part.top - crop.top, column, part.extent}, output, out);
 }
 
 }  // namespace ringtrain::io

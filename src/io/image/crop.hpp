@@ -6,13 +6,14 @@
 namespace ringtrain::io {
 
 /// How an image becomes the network's input: `box` of it is scaled to `scaled`, and the output
-/// shows that from (top, left) on, black outside, perhaps mirrored.
+/// shows that from (top, left) on, perhaps mirrored. Outside is black.
 struct CropTransform {
   Box box;
   Extent scaled;
   int top = 0, left = 0;
   bool mirrored = false;
   Interpolation interpolation = Interpolation::bilinear;
+  bool reflected = false;  ///< outside is the image, mirrored at its edge, not black
 };
 
 /// What rendering `crop` needs of an image of extent `full`. A reduced image is still twice as

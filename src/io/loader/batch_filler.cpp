@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "io/loader/mixing.hpp"
+
 namespace ringtrain::io {
 namespace {
 
@@ -52,10 +54,33 @@ void BatchFiller::shape(Batch& batch) const {
 void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchReport& report) {
   const std::uint64_t position =
       number * static_cast<std::uint64_t>(options_.global_batch) + options_.share.first + place;
-  if (options_.mode == Split::training)
-    fill_training(options_.start + position, place, batch, report);
-  else
-    fill_evaluation(position, place, batch, report);
+  if (options_.mode == Split::evaluation) return fill_evaluation(position, place, batch, report);
+  fill_training(options_.start + position, place, batch, report);
+  if (options_.augmentation.mixing.mixes()) mix_pair(position, place, batch, report);
+}
+
+// Neighbours of a step are a pair; a last one without a neighbour stays as it is. Both ranks, or
+// micro-steps, that divide a pair decode it. `position` counts from where the loader starts.
+void BatchFiller::mix_pair(std::uint64_t position, int place, Batch& batch, BatchReport& report) {
+  const std::uint64_t step_size =
+      static_cast<std::uint64_t>(options_.global_batch) * options_.micro_steps;
+  const std::uint64_t at = position % step_size, step = options_.start + position - at;
+  const bool first = at % 2 == 0, here = first ? place + 1 < options_.share.count : place > 0;
+  if (first && (here || at + 1 == step_size)) return;  // here: once the second is there, too
+  const Mixing& mixing = options_.augmentation.mixing;
+  const Philox random(options_.seed, Purpose::mix, mixing.by_step,
+                      mixing.by_step ? step : step + at / 2 * 2);
+  const Extent extent = options_.augmentation.output;
+  const Mix mixture = draw_mix(mixing, extent, random);
+  if (mixture.kept == Mix::one) return;
+  if (!here) {
+    partner_.resize(1, extent.height, extent.width, options_.channels);
+    fill_training(first ? step + at + 1 : step + at - 1, 0, partner_, report);
+  }
+  Batch& others = here ? batch : partner_;
+  const int other = here ? place - 1 : 0;
+  mix(mixture, extent, options_.channels, {others.image(other), others.samples[other].target},
+      {batch.image(place), batch.samples[place].target});
 }
 
 void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
@@ -91,6 +116,11 @@ void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batc
   }
 }
 
+// Half of the samples in an even epoch, the others in an odd one.
+bool BatchFiller::alternates(const Sample& sample) const {
+  return (Philox(options_.seed, Purpose::flip, 0, sample.index).below(2) + sample.epoch) % 2 == 1;
+}
+
 void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int place,
                          Batch& batch) {
   const Extent full = reader_->open(sample), output = options_.augmentation.output;
@@ -107,6 +137,7 @@ void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int
     if (alpha) render_opacity(pixels, crop);
     return rgb;
   });
+  image.alternates = alternates(batch.samples[place]);
   if (random) augment(image, *random, pixel_operator_);
   image.pixels();
   if (channels == 1) to_grey(rgb, batch.image(place));

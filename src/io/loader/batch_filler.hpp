@@ -27,8 +27,8 @@ struct BatchReport {
   std::vector<Unreadable> unreadable;
 };
 
-/// Fills batches, any place of any batch in any order; one a thread. What a place holds is a pure
-/// function of data set, sampler, options, batch number and place.
+/// Fills batches, in any order, the places of each from the first on; one a thread. What a batch
+/// holds is a pure function of data set, sampler, options and its number.
 class BatchFiller {
  public:
   /// All that is passed but `options` outlives it.
@@ -42,6 +42,8 @@ class BatchFiller {
 
  private:
   void fill_training(std::uint64_t position, int place, Batch& batch, BatchReport& report);
+  void mix_pair(std::uint64_t position, int place, Batch& batch, BatchReport& report);
+  bool alternates(const Sample& sample) const;
   void fill_evaluation(std::uint64_t position, int place, Batch& batch, BatchReport& report);
   /// Draws what training changes; with no `random` the place is as evaluation sees it.
   void render(std::uint64_t sample, std::optional<Philox> random, int place, Batch& batch);
@@ -57,6 +59,7 @@ class BatchFiller {
   // Of an image that the batch has in grey levels, or with opacity.
   std::vector<std::uint8_t> colours_, opacity_;
   Image opaque_;
+  Batch partner_;  // the other image of a pair that ranks or micro-steps divide
 };
 
 }  // namespace ringtrain::io

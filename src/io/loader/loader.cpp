@@ -38,7 +38,7 @@ std::uint64_t batches_of(const Dataset& dataset, const LoaderOptions& options) {
 }
 
 Sampler sampler_of(const Dataset& dataset, const LoaderOptions& options) {
-  if (!options.balance) return {dataset.size(), options.seed};
+  if (!options.balance) return {dataset.size(), options.seed, options.augmentation.repeats};
   std::vector<int> labels(dataset.size());
   for (std::uint64_t i = 0; i < labels.size(); ++i) labels[i] = dataset.label(i);
   return Sampler::balanced(labels, options.seed);

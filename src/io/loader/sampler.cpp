@@ -1,5 +1,6 @@
 #include "io/loader/sampler.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -52,8 +53,10 @@ std::uint64_t Permutations::permuted(const Key& key, std::uint64_t index) const 
   return row * columns_ + column;
 }
 
-Sampler::Sampler(std::uint64_t size, std::uint64_t seed)
-    : size_(size), seed_(seed), epochs_(size) {}
+Sampler::Sampler(std::uint64_t size, std::uint64_t seed, int repeats)
+    : size_(size), seed_(seed), repeats_(static_cast<std::uint64_t>(repeats)), epochs_(size) {
+  expects(repeats >= 1, "an order repeats samples at least once");
+}
 
 Sampler Sampler::balanced(const std::vector<int>& labels, std::uint64_t seed) {
   std::map<int, std::vector<std::uint64_t>> samples;
@@ -68,8 +71,21 @@ Sampler Sampler::balanced(const std::vector<int>& labels, std::uint64_t seed) {
 
 Sampler::Draw Sampler::at(std::uint64_t position) const {
   const auto epoch = static_cast<std::uint32_t>(position / size_);
+  if (repeats_ > 1) return repeated(epoch, position % size_);
   const std::uint64_t place = epochs_.at({seed_, epoch}, position % size_);
   return classes_.empty() ? Draw{epoch, place} : of_class(epoch, place);
+}
+
+// Blocks of some samples, which come one after the other, then again, and so on; each time they
+// begin one later, so that neighbours become others'. The repeats of a sample stay in a step, or
+// nearly, as those of all ranks do in torchvision's RASampler.
+Sampler::Draw Sampler::repeated(std::uint32_t epoch, std::uint64_t place) const {
+  constexpr std::uint64_t most = 16;
+  const std::uint64_t block = place / (most * repeats_), first = block * most;
+  const std::uint64_t left = (size_ - first * repeats_ + repeats_ - 1) / repeats_;
+  const std::uint64_t samples = std::min(most, left), within = place - first * repeats_;
+  const std::uint64_t turn = within / samples, at = (within + turn) % samples;
+  return {epoch, epochs_.at({seed_, epoch}, first + at), static_cast<std::uint32_t>(turn)};
 }
 
 // The draws of all epochs, one after the other, go to the classes in turn. Pass 0 of each stream is

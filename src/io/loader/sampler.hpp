@@ -27,8 +27,9 @@ class Permutations {
 /// computed for one position without the others: no state, and resuming anywhere costs nothing.
 class Sampler {
  public:
-  /// Every epoch is a permutation of its own of `size` samples.
-  Sampler(std::uint64_t size, std::uint64_t seed);
+  /// Every epoch is a permutation of its own of `size` samples. With repeats, each sample of its
+  /// beginning comes so often, never twice among two neighbours (see Augmentation::repeats).
+  Sampler(std::uint64_t size, std::uint64_t seed, int repeats = 1);
   /// Every epoch has as many draws as there are `labels`, one a sample. Each class that has samples
   /// gets equally many of them, or one more. Its samples come in passes, each a permutation of its
   /// own, and passes go on from epoch to epoch: at the end of any epoch all samples of a class have
@@ -38,7 +39,7 @@ class Sampler {
   struct Draw {
     std::uint32_t epoch;
     std::uint64_t sample;
-    std::uint32_t repeat = 0;  ///< balanced: how often the sample came before
+    std::uint32_t repeat = 0;  ///< balanced or repeated: how often the sample came before
   };
   Draw at(std::uint64_t position) const;
 
@@ -48,8 +49,9 @@ class Sampler {
     Permutations passes;
   };
   Draw of_class(std::uint32_t epoch, std::uint64_t place) const;
+  Draw repeated(std::uint32_t epoch, std::uint64_t place) const;
 
-  std::uint64_t size_, seed_;
+  std::uint64_t size_, seed_, repeats_;
   Permutations epochs_;
   std::vector<Class> classes_;  // none: not balanced
 };

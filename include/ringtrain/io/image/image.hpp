@@ -5,6 +5,7 @@
 // Threads: functions keep nothing; an object belongs to one.
 //
 // A file that cannot be decoded is an UnreadableSample, whatever its bytes are.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,5 +63,8 @@ struct Image {
   }
   ImageView view() const { return {extent, pixels}; }
 };
+
+/// An 8-bit colour: red, green and blue.
+using Colour = std::array<std::uint8_t, Image::channels>;
 
 }  // namespace ringtrain::io

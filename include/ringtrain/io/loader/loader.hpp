@@ -46,6 +46,7 @@ struct LoaderOptions {
   std::uint64_t most_batches = std::numeric_limits<std::uint64_t>::max();
   int global_batch = 1;    ///< samples of all ranks in one micro-step
   BatchShard share{0, 1};  ///< this rank's part of it, not empty
+  int micro_steps = 1;     ///< of a step, whose images are mixed with each other
   int threads = 1;
   int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
   Augmentation augmentation{};

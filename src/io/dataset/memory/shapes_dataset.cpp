@@ -125,22 +125,22 @@ using Outline = float (*)(Point);
 constexpr std::array<Outline, shape_names.size()> outlines{
     circle, ring, square, triangle, diamond, cross, plus, star, bar, crescent};
 
-using Colour = std::array<float, Image::channels>;
+using Shade = std::array<float, Image::channels>;
 
 struct Scene {
   float radius;
   Point centre;
   float cosine, sine;  // of its turn: any quarter, and a tilt
-  Colour background, slope_x, slope_y, foreground;
+  Shade background, slope_x, slope_y, foreground;
 };
 
-Colour draw_colour(Philox& random, float low, float high) {
-  Colour colour;
+Shade draw_colour(Philox& random, float low, float high) {
+  Shade colour;
   for (float& value : colour) value = random.uniform(low, high);
   return colour;
 }
 
-float difference(const Colour& a, const Colour& b) {
+float difference(const Shade& a, const Shade& b) {
   float sum = 0;
   for (int c = 0; c < Image::channels; ++c) sum += std::abs(a[c] - b[c]);
   return sum;

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 
 #include "ringtrain/io/image/image.hpp"
@@ -15,11 +14,8 @@ struct AffineMap {
 /// Turns an image of this extent counter-clockwise around its centre, as Pillow's rotate().
 AffineMap rotation(double degrees, Extent extent);
 
-/// What lies outside the source, by channel.
-using Colour = std::array<std::uint8_t, Image::channels>;
-
-/// Writes what `map` makes of `source`, in its extent, to `out`, which is other memory. The bits
-/// are those of Pillow's transform().
+/// Writes what `map` makes of `source`, in its extent, to `out`, which is other memory; `outside`
+/// lies around it. The bits are those of Pillow's transform().
 void transform(const ImageView& source, const AffineMap& map, Interpolation interpolation,
                const Colour& outside, std::uint8_t* out);
 

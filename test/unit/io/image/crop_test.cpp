@@ -108,6 +108,25 @@ TEST_CASE("crop: pixels shift, mirror and turn black outside as the crop says") 
     }
 }
 
+TEST_CASE("crop: outside is the image, mirrored at its edge, where the crop says so") {
+  const Image image = CountingDataset(1, {32, 32}).image(0);
+  const int top = GENERATE(-4, -1, 0, 3), left = GENERATE(-4, 0, 2);
+  const bool mirrored = GENERATE(false, true);
+  CropTransform crop{{0, 0, 32, 32}, {32, 32}, top, left, mirrored};
+  crop.reflected = true;
+  const auto reflected = [](int place) {
+    return place < 0 ? -place : place > 31 ? 62 - place : place;  // as NumPy's mode="reflect"
+  };
+
+  const Image seen = rendered(image, crop, {32, 32});
+
+  for (int y = 0; y < 32; ++y)
+    for (int x = 0; x < 32; ++x) {
+      const int source_y = y + top, source_x = (mirrored ? 31 - x : x) + left;
+      REQUIRE(at(seen, y, x) == at(image, reflected(source_y), reflected(source_x)));
+    }
+}
+
 TEST_CASE("crop: scaling and padding together leave black only outside") {
   const Image image = [] {
     Image white;
@@ -190,6 +209,57 @@ TEST_CASE("augmentation: operations change pixels between the crop and the batch
   CHECK(at(out, 0, 1) == at(stored, 0, 6));
   CHECK(renders == 1);
   CHECK_THROWS_AS(image.crop(), Error);
+}
+
+TEST_CASE("augmentation: cutout erases a square, cut off by the border or wholly inside") {
+  const bool inside = GENERATE(false, true);
+  const Augmentation recipe{.output = {20, 24},
+                            .operations = {Cutout{.size = 8, .inside = inside}}};
+  std::set<int> tops, lefts, heights, widths;
+  for (std::uint64_t sample = 0; sample < 2000; ++sample) {
+    const Erased e = augmented(recipe, {20, 24}, sample).erased;
+    REQUIRE((e.top >= 0 && e.height > 0 && e.top + e.height <= 20));
+    REQUIRE((e.left >= 0 && e.width > 0 && e.left + e.width <= 24));
+    tops.insert(e.top);
+    lefts.insert(e.left);
+    heights.insert(e.height);
+    widths.insert(e.width);
+  }
+
+  CHECK(tops.size() == (inside ? 13 : 16));
+  CHECK(lefts.size() == (inside ? 17 : 20));
+  CHECK(*heights.begin() == (inside ? 8 : 4));
+  CHECK(*widths.rbegin() == 8);
+}
+
+TEST_CASE("augmentation: what is erased in a colour is erased here") {
+  const Colour grey{120, 121, 122};
+  const AugmentationOperation operation =
+      GENERATE_COPY(AugmentationOperation(RandomErasing{.probability = 1, .colour = grey}),
+                    AugmentationOperation(Cutout{.size = 4, .colour = grey}));
+  const Augmentation recipe{.output = {16, 16}, .operations = {operation}};
+  const Image stored = CountingDataset(1, {16, 16}).image(0);
+  Image out = stored;
+  AugmentedImage image(recipe, stored.extent,
+                       [&](const CropTransform&) { return std::span(out.pixels); });
+  Philox random = random_of(5), again = random;
+  PixelOperator pixels;
+  augment(image, random, pixels);
+  auto on_device = operation;
+  std::visit(
+      [](auto& o) {
+        if constexpr (requires { o.colour; }) o.colour.reset();
+      },
+      on_device);
+  const Augmentation device_recipe{.output = {16, 16}, .operations = {on_device}};
+  AugmentedImage told(device_recipe, stored.extent);
+  augment(told, again, pixels);
+
+  REQUIRE(told.erased.height > 0);
+  CHECK(image.erased.height == 0);
+  for (int y = 0; y < 16; ++y)
+    for (int x = 0; x < 16; ++x)
+      REQUIRE(at(out, y, x) == (told.erased.covers(y, x) ? 120 : at(stored, y, x)));
 }
 
 TEST_CASE("augmentation: a flip before a crop is kept") {

@@ -154,6 +154,133 @@ TEST_CASE("loader: what policies and erasing draw depends on seed, epoch and sam
   CHECK(first_places(data, options, 1, 12) != expected);
 }
 
+namespace {
+
+LoaderOptions everything_mixed(int global_batch) {
+  LoaderOptions options{.seed = 5, .global_batch = global_batch};
+  options.augmentation = {
+      .output = {12, 16},
+      .operations = {RandomResizedCrop{}, AlternatingFlip{}, TrivialAugmentWide{},
+                     RandomErasing{.probability = 0.5, .colour = Colour{}}},
+      .mixing = {.mixup = 0.4, .cutmix = 1, .probability = 0.9},
+      .repeats = 3};
+  return options;
+}
+
+struct MixedPlace {
+  Place place;
+  std::int32_t other;
+  float weight;
+  friend bool operator==(const MixedPlace&, const MixedPlace&) = default;
+};
+
+/// Of so many micro-steps.
+std::vector<MixedPlace> mixed_places(const Dataset& data, LoaderOptions options, int ranks,
+                                     int micro_steps) {
+  std::vector<std::unique_ptr<Loader>> loaders;
+  for (int rank = 0; rank < ranks; ++rank) {
+    options.share = share_of(options.global_batch, rank, ranks);
+    loaders.push_back(std::make_unique<Loader>(data, options));
+  }
+  std::vector<MixedPlace> all;
+  for (int b = 0; b < micro_steps; ++b)
+    for (const auto& loader : loaders) {
+      const Batch* batch = loader->next();
+      const std::vector<Place> places = places_of(*batch);
+      for (int i = 0; i < batch->size(); ++i)
+        all.push_back({places[i], batch->samples[i].target.other, batch->samples[i].target.weight});
+    }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("loader: mixed batches depend neither on threads nor on ranks nor on micro-steps") {
+  const CountingDataset data(53, {11, 13}, {4});
+  LoaderOptions options = everything_mixed(GENERATE(24, 25));
+  options.augmentation.mixing.by_step = GENERATE(false, true);
+  const int steps = 5;
+  const auto expected = mixed_places(data, options, 1, steps);
+  const auto mixed = std::ranges::count_if(expected, [](auto& p) { return p.weight < 1; });
+  CHECK(mixed > 40);  // of 120
+  if (options.augmentation.mixing.by_step) {
+    std::set<float> weights;
+    for (int i = 0; i < 24; ++i) weights.insert(expected[i].weight);
+    CHECK(weights.size() == 1);
+  }
+
+  LoaderOptions other = options;
+  other.threads = GENERATE(1, 3);
+  const int ranks = GENERATE(1, 2, 3, 4, 7);
+  CAPTURE(options.global_batch, ranks);
+  CHECK(mixed_places(data, other, ranks, steps) == expected);
+  if (options.global_batch != 24) return;
+  for (const int micro_steps : {2, 3, 8}) {
+    other.global_batch = 24 / micro_steps;
+    other.micro_steps = micro_steps;
+    if (ranks <= other.global_batch)
+      CHECK(mixed_places(data, other, ranks, steps * micro_steps) == expected);
+  }
+}
+
+TEST_CASE("loader: mixed batches go on at any step") {
+  const CountingDataset data(53, {11, 13}, {4});
+  LoaderOptions options = everything_mixed(24);
+  const auto expected = mixed_places(data, options, 1, 6);
+  options.start = 4 * 24;
+
+  const auto rest = mixed_places(data, options, 2, 2);
+
+  CHECK(rest == std::vector(expected.begin() + 4 * 24, expected.end()));
+}
+
+TEST_CASE("loader: neighbours of a step are mixed with each other") {
+  const CountingDataset data(200, {11, 13}, {4});
+  LoaderOptions options = one_rank(plain(Split::training, 9, {11, 13}));
+  Loader alone(data, options);
+  options.augmentation.mixing = {.mixup = 1};
+  Loader mixed(data, options);
+  for (int step = 0; step < 4; ++step) {
+    const Batch& single = *alone.next();
+    const Batch& batch = *mixed.next();
+    for (int place = 0; place < 9; ++place) {
+      const int partner = place == 8 ? place : place ^ 1;
+      const Target& target = batch.samples[place].target;
+      const int own = single.samples[place].target.label,
+                other = single.samples[partner].target.label;
+      const double part = own == other ? -1 : target.share_of(own);
+      CHECK(std::set{target.label, target.other} == std::set{own, other});
+      if (part < 0) continue;
+      for (std::size_t i = 0; i < batch.image_bytes(); ++i) {
+        const double a = single.images[place * batch.image_bytes() + i],
+                     b = single.images[partner * batch.image_bytes() + i];
+        REQUIRE(std::abs(batch.images[place * batch.image_bytes() + i] -
+                         (part * a + (1 - part) * b)) <= 0.501);
+      }
+    }
+  }
+}
+
+TEST_CASE("loader: an alternating flip mirrors each image in every second epoch") {
+  const CountingDataset data(40, {8, 8}, {4});
+  LoaderOptions options = one_rank(plain(Split::training, 40, {8, 8}));
+  options.augmentation.operations = {AlternatingFlip{}};
+  Loader loader(data, options);
+  std::map<std::uint64_t, std::vector<std::uint64_t>> images;
+  for (int epoch = 0; epoch < 4; ++epoch)
+    for (const Place& place : places_of(*loader.next()))
+      images[place.sample].push_back(place.image);
+  int mirrored_first = 0;
+  for (const auto& [sample, seen] : images) {
+    CHECK(seen[0] != seen[1]);
+    CHECK((seen[0] == seen[2] && seen[1] == seen[3]));
+    mirrored_first += seen[0] != hash_of(data.image(sample).pixels);
+  }
+
+  CHECK(mirrored_first > 8);
+  CHECK(mirrored_first < 32);
+}
+
 TEST_CASE("loader: images of one channel are the grey levels of those of three") {
   const CountingDataset data(53, {11, 13}, {4});
   LoaderOptions options = one_rank(everything_random(12));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -195,4 +197,32 @@ TEST_CASE("order: balanced, neither classes nor samples come in an order") {
   const double all = 20 * 599;
   CHECK(std::abs(chi_square_score(successors, all / 2)) < 4);
   CHECK(std::abs(chi_square_score(pairs, all / 2)) < 4);
+}
+
+TEST_CASE("order: repeated, an epoch has its first samples so often, neighbours differ") {
+  const auto size = GENERATE(10u, 48u, 96u, 97u, 1000u);
+  const int repeats = GENERATE(2, 3, 4);
+  CAPTURE(size, repeats);
+  const Sampler order(size, 9, repeats), single(size, 9);
+  std::set<std::pair<std::uint64_t, std::uint32_t>> seen;
+  std::set<std::uint64_t> samples;
+  std::map<std::uint64_t, std::uint64_t> first, last;
+
+  for (std::uint64_t i = 0; i < size; ++i) {
+    const Sampler::Draw draw = order.at(3 * std::uint64_t{size} + i);
+    REQUIRE(draw.epoch == 3);
+    REQUIRE(draw.repeat < static_cast<std::uint32_t>(repeats));
+    REQUIRE(seen.insert({draw.sample, draw.repeat}).second);
+    samples.insert(draw.sample);
+    first.try_emplace(draw.sample, i);
+    last[draw.sample] = i;
+    if (i % 2 == 1 && size > 10)
+      REQUIRE(draw.sample != order.at(3 * std::uint64_t{size} + i - 1).sample);
+  }
+
+  const std::size_t distinct = (size + repeats - 1) / repeats;
+  CHECK(samples.size() == distinct);
+  const auto once = epoch_of(single, size, 3);
+  CHECK(samples == std::set(once.begin(), once.begin() + distinct));
+  for (const auto& [sample, place] : first) CHECK(last[sample] - place < 16u * repeats);
 }

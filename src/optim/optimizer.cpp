@@ -53,6 +53,8 @@ void apply(OptimizerKind kind, const kernels::Part& part, const kernels::Factors
       return kernels::adam(part, factors);
     case OptimizerKind::lars:
       return kernels::lars(part, factors);
+    case OptimizerKind::lion:
+      return kernels::lion(part, factors);
   }
 }
 
@@ -173,7 +175,9 @@ std::optional<View> Optimizer::average() const {
   return slots_.back().values;
 }
 
-double Optimizer::average_decay() const { return ema_decay(settings_.ema, updates_); }
+double Optimizer::average_decay() const {
+  return settings_.average.decay(settings_.ema, static_cast<double>(updates_));
+}
 
 void Optimizer::begin(const UpdateScalars& scalars) {
   now_ = scalars;
@@ -183,6 +187,15 @@ void Optimizer::begin(const UpdateScalars& scalars) {
   bias2_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta2, updates) : 1;
   std::ranges::fill(squares_, 0.0);
   std::ranges::fill(covered_, 0);
+}
+
+void Optimizer::clip() {
+  if (settings_.clip_norm == 0 || gradients_.size() == 0) return;
+  expects(!part_, "Optimizer::clip: of all parameters");
+  const double length =
+      now_.gradient_scale * norm(gradients_, {0, gradients_.size()}, chunk_squares_);
+  const double factor = settings_.clip_norm / (length + compute::clip_epsilon);
+  if (factor < 1) now_.gradient_scale *= factor;
 }
 
 void Optimizer::update(Range summed) {
@@ -297,9 +310,12 @@ void Optimizer::apply_rule(Range range, std::size_t segment, float* w) const {
 }
 
 void Optimizer::move_average(Range range) const {
-  if (const auto ema = average())
-    kernels::move_average(ema->data() + range.first, parameters_.data() + range.first, range.count,
-                          static_cast<float>(1 - average_decay()));
+  const auto ema = average();
+  if (!ema || average_decay() == 1) return;
+  kernels::move_average(ema->data() + range.first, parameters_.data() + range.first, range.count,
+                        static_cast<float>(1 - average_decay()));
+  if (settings_.average.pulls)
+    std::copy_n(ema->data() + range.first, range.count, parameters_.data() + range.first);
 }
 
 void Optimizer::replace(Range summed) {
@@ -363,7 +379,7 @@ float* Optimizer::slot_values(std::size_t slot, std::size_t place) const {
 kernels::Factors Optimizer::factors(std::size_t segment) const {
   const double decay = segments_[segment].decay, rate = segments_[segment].rate;
   const auto single = [](double value) { return static_cast<float>(value); };
-  const bool decoupled = settings_.kind == OptimizerKind::adamw;
+  const bool decoupled = compute::decouples_decay(settings_.kind);
   return {.scale = single(now_.gradient_scale),
           .decay = decoupled ? 0.0f : single(decay),
           .lr = single(now_.learning_rate / bias1_ * rate * ratios_[segment]),
@@ -377,13 +393,8 @@ kernels::Factors Optimizer::factors(std::size_t segment) const {
 }
 
 double Optimizer::l2_loss() const {
-  if (settings_.kind == OptimizerKind::adamw) return 0;
+  if (compute::decouples_decay(settings_.kind)) return 0;
   return std::accumulate(squares_.begin(), squares_.end(), 0.0) / 2;
-}
-
-double ema_decay(double limit, std::int64_t step) {
-  const auto updates = static_cast<double>(step);
-  return std::min(limit, (1 + updates) / (10 + updates));
 }
 
 void move_average(View average, View values, double decay) {

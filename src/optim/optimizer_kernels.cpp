@@ -79,6 +79,20 @@ namespace ringtrain::optim::kernels {
   }
 }
 
+[[gnu::target_clones("avx512f", "avx2", "default")]] void lion(Part part, Factors f) {
+  float* __restrict w = part.w, * __restrict m = part.slot0;
+  const float* __restrict g = part.g;
+  const float fresh1 = 1 - f.beta1, fresh2 = 1 - f.beta2;
+#pragma omp simd
+  for (std::size_t i = 0; i < part.size; ++i) {
+    const float d = f.scale * g[i];
+    const float way = f.beta1 * m[i] + fresh1 * d;
+    const float sign = way > 0 ? 1.0f : way < 0 ? -1.0f : 0.0f;
+    w[i] = f.shrink * w[i] - f.lr * sign;
+    m[i] = f.beta2 * m[i] + fresh2 * d;
+  }
+}
+
 [[gnu::target_clones("avx512f", "avx2", "default")]] void move_average(float* average,
                                                                        const float* values,
                                                                        std::size_t size,

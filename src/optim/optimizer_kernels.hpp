@@ -16,7 +16,7 @@ struct Factors {
   float lr;  ///< adam: divided by the first moment's bias correction; lars: times the trust ratio
   float momentum, mean_square_decay, beta1, beta2, epsilon;
   float root_scale;  ///< adam: 1 / sqrt of the second moment's bias correction
-  float shrink;      ///< adamw: what the weights are multiplied by
+  float shrink;      ///< adamw, lion: what the weights are multiplied by
 };
 
 /// Elementwise, compiled for several instruction sets with the same results. Slots in the order
@@ -27,6 +27,7 @@ void nesterov(Part part, Factors f);
 void rmsprop(Part part, Factors f);  ///< mean_square, momentum
 void adam(Part part, Factors f);     ///< adam_m, adam_v
 void lars(Part part, Factors f);
+void lion(Part part, Factors f);
 
 void move_average(float* average, const float* values, std::size_t size, float rate);
 /// Sum of squares, added up in an order that depends on `size` alone.

@@ -258,6 +258,18 @@ struct SoftmaxCrossEntropy {
   float smoothing = 0, weight = 1;
   bool counts = true;
   std::vector<float> class_weights = {};  ///< by class; empty: each is 1
+  /// In place of the softmax: a sigmoid of each class and its binary cross-entropy, as of torch's
+  /// BCEWithLogitsLoss(weight). Over the classes it is a mean, or a sum.
+  struct Binary {
+    bool sums = false;
+    float threshold = 0;  ///< not 0: targets above it become 1, the others 0
+
+    constexpr float target(float smoothed) const {
+      return threshold > 0 ? (smoothed > threshold ? 1.f : 0.f) : smoothed;
+    }
+    constexpr float factor(int classes) const { return sums ? 1.f : 1.f / float(classes); }
+  };
+  std::optional<Binary> binary = {};
   static constexpr const char* name = "SoftmaxCrossEntropy";
   static constexpr auto reads = std::tuple(&SoftmaxCrossEntropy::logits);
   static constexpr auto writes = std::tuple(&SoftmaxCrossEntropy::dlogits);

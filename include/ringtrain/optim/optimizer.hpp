@@ -42,11 +42,13 @@ struct OptimizerSettings {
   double mean_square_decay = 0.9;  ///< rmsprop
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;    ///< added inside the root by rmsprop, outside by adam and adamw
-  double weight_decay = 0;  ///< L2, added to the gradient; adamw decays the weights instead
+  double weight_decay = 0;  ///< L2, added to the gradient; adamw and lion decay the weights
   std::vector<WeightDecay> decays = {};  ///< ascending, disjoint
   std::vector<RateFactor> rates = {};    ///< likewise
-  double ema = 0;  ///< limit of ema_decay(); 0: no moving average of the parameters
+  double ema = 0;  ///< the moving average's decay in the end; 0: there is none
+  compute::AverageTiming average = {};
   double trust_coefficient = 0.001;  ///< lars
+  double clip_norm = 0;              ///< most that the norm of all gradients may be; 0: any
 };
 
 /// What one update depends on besides the buffers.
@@ -87,6 +89,9 @@ class Optimizer {
   void reset();
   /// Starts a step: update() covers each parameter once before the next begin().
   void begin(const UpdateScalars& scalars);
+  /// Once all gradients are summed, before update(): scales them so that the norm of all together
+  /// is at most the settings' clip_norm, as torch.nn.utils.clip_grad_norm_ does. Not with a part.
+  void clip();
   /// Updates the parameters of `summed` from their gradients, which it leaves as they are. lars
   /// waits with a tensor until all of it is summed: its gradients stay as they are until then.
   void update(Range summed);
@@ -110,8 +115,8 @@ class Optimizer {
   bool has_part() const { return part_.has_value(); }
   bool revertible() const { return part_ && part_->revertible; }
   /// weight_decay / 2 * sum of factor * w^2 over what update() or adopt() covered in this step, as
-  /// it was before; to be added to the mean cross-entropy. Zero for adamw, whose decay is no loss.
-  /// The same bits for any number of threads.
+  /// it was before; to be added to the mean cross-entropy. Zero for adamw and lion, whose decay is
+  /// no loss. The same bits for any number of threads.
   double l2_loss() const;
 
   const std::vector<Slot>& slots() const { return slots_; }
@@ -119,6 +124,8 @@ class Optimizer {
   std::optional<View> average() const;
   /// What the average keeps of itself in the step that begin() started.
   double average_decay() const;
+  /// Whether what is averaged becomes its average in this step.
+  bool pulls() const { return settings_.average.pulls && average_decay() != 1; }
 
  private:
   std::size_t place_part();
@@ -163,8 +170,6 @@ class Optimizer {
 std::vector<compute::DecaySegment> decay_segments(const OptimizerSettings& settings,
                                                   std::size_t parameters);
 
-/// min(limit, (1 + step) / (10 + step)): a young average forgets its start.
-double ema_decay(double limit, std::int64_t step);
 /// average += (1 - decay) * (values - average); for what is averaged but not optimized, such as
 /// BatchNorm's statistics.
 void move_average(View average, View values, double decay);

@@ -77,6 +77,7 @@ void CudaTraining::queue_update() {
   if (sums_.part) {
     queue_part_update();
   } else {
+    kernels::clip_gradients(settings_.rule, learning_, update_buffers(), state, parts_.stream);
     kernels::measure_tensors(settings_.rule, update_buffers(), state, parts_.stream);
     kernels::update(settings_.rule, update_buffers(), {0, learning_}, scalars, state,
                     parts_.stream);

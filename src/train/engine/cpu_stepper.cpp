@@ -74,6 +74,7 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   monitor::PhaseScope updating(parts_.progress, metrics::Phase::update, seconds_);
   StepOutcome outcome = parts_.buffers.sums.outcome();
   std::unique_lock writing(parts_.last_step.mutex);
+  parts_.optimizer.clip();
   outcome.not_finite = outcome.not_finite || !stays_finite();
   if (!outcome.not_finite) {
     update();
@@ -158,9 +159,11 @@ void CpuStepper::update() {
   for_each_statistic(parts_, [](float& running, float batch, float momentum) {
     running = moved(running, batch, momentum);
   });
-  if (parts_.buffers.averaged_statistics.view().size() > 0)
-    optim::move_average(parts_.buffers.averaged_statistics, parts_.buffers.statistics,
-                        parts_.optimizer.average_decay());
+  const View averaged = parts_.buffers.averaged_statistics;
+  if (averaged.size() == 0) return;
+  optim::move_average(averaged, parts_.buffers.statistics, parts_.optimizer.average_decay());
+  if (parts_.optimizer.pulls())
+    std::ranges::copy(averaged.host(), parts_.buffers.statistics.view().data());
 }
 
 }  // namespace ringtrain::train

@@ -258,7 +258,9 @@ TEST_CASE("gradient: softmax cross-entropy with smoothing, weights, mixed and pa
   set_targets(batch, {{2}, {-1}, {6, 0, 0.3f}, {4, 4, 0.8f}});
   s.batch = &batch;
   s.sample_weight = 0.25;
-  const SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f, true, class_weights};
+  SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f, true, class_weights};
+  step.binary = GENERATE(values<std::optional<SoftmaxCrossEntropy::Binary>>(
+      {std::nullopt, SoftmaxCrossEntropy::Binary{}, SoftmaxCrossEntropy::Binary{true, 0.2f}}));
   const auto loss = [&] {
     s.result = {};
     run_step(step, s);

@@ -542,6 +542,19 @@ TEST_CASE("onednn: softmax cross-entropy agrees, mixed and padded samples and ti
   comparison.check();
 }
 
+TEST_CASE("onednn: binary cross-entropy agrees", "[onednn]") {
+  const int classes = GENERATE(1, 10, 1001);
+  const bool sums = GENERATE(false, true);
+  const float threshold = GENERATE(0.f, 0.2f);
+  StepCase of = cross_entropy_case(classes, GENERATE(false, true));
+  std::get<SoftmaxCrossEntropy>(of.steps[0]).binary = {sums, threshold};
+  BackendComparison comparison(std::move(of));
+  with_ties_and_all_targets(comparison, classes);
+  comparison.map_inputs([](float v) { return 20 * v; });  // where an exp alone would overflow
+
+  comparison.check();
+}
+
 TEST_CASE("onednn: among equal logits the lower class is the better one", "[onednn]") {
   const Shape s{5, 1, 1, 6};
   BackendComparison comparison({s, s}, 1, {SoftmaxCrossEntropy{0, 1}});

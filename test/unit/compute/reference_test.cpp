@@ -117,6 +117,67 @@ TEST_CASE("reference: weights of classes are those of torch, with label smoothin
     CHECK(s[1][i] == Approx(expected[i]).epsilon(1e-6).margin(1e-8));
 }
 
+// timm.loss.BinaryCrossEntropy(smoothing=0.1, target_threshold, sum_classes, weight) on soft
+// targets and its gradient, of torch in double precision
+TEST_CASE("reference: binary cross-entropy is torch's") {
+  State s = blank_state({{4, 1, 1, 4}, {4, 1, 1, 4}});
+  s[0] = {1, -0.5, 0.25, 2, 0, 0.75, -1, 0.5, 3, 1, -2, 0, -0.25, 1.5, 0.5, -1};
+  Batch batch;
+  set_targets(batch, {{1}, {3}, {-1}, {0, 2, 0.75f}});
+  s.batch = &batch;
+  s.sample_weight = 0.25;
+  SoftmaxCrossEntropy step{0, 1, 0.1f};
+  struct Expected {
+    bool weighted;
+    SoftmaxCrossEntropy::Binary binary;
+    double loss;
+    std::vector<double> gradient;
+  };
+  const auto expected = GENERATE(values<Expected>({
+      {false,
+       {false, 0},
+       0.7115471457,
+       {0.0441286612, -0.0342162082, 0.0335735313, 0.0534873174, 0.0296875, 0.0408861687,
+        0.0152463388, -0.0189087918, 0, 0, 0, 0, -0.0163860313, 0.0495359048, 0.0232787082,
+        0.0152463388}},
+      {false,
+       {false, 0.2f},
+       0.6982658957,
+       {0.0456911612, -0.0389037082, 0.0351360313, 0.0550498174, 0.03125, 0.0424486687,
+        0.0168088388, -0.0235962918, 0, 0, 0, 0, -0.0351360313, 0.0510984048, -0.0235962918,
+        0.0168088388}},
+      {false,
+       {true, 0},
+       2.846188583,
+       {0.176514645, -0.136864833, 0.134294125, 0.213949269, 0.11875, 0.163544675, 0.0609853553,
+        -0.0756351672, 0, 0, 0, 0, -0.0655441252, 0.198143619, 0.0931148328, 0.0609853553}},
+      {false,
+       {true, 0.2f},
+       2.793063583,
+       {0.182764645, -0.155614833, 0.140544125, 0.220199269, 0.125, 0.169794675, 0.0672353553,
+        -0.0943851672, 0, 0, 0, 0, -0.140544125, 0.204393619, -0.0943851672, 0.0672353553}},
+      {true,
+       {false, 0.2f},
+       0.8179405973,
+       {0.0228455806, -0.0778074164, 0.00878400783, 0.0688122717, 0.015625, 0.0848973374,
+        0.00420220971, -0.0294953647, 0, 0, 0, 0, -0.0175680157, 0.10219681, -0.00589907295,
+        0.0210110485}},
+      {true,
+       {true, 0},
+       3.240903014,
+       {0.0882573223, -0.273729666, 0.0335735313, 0.267436587, 0.059375, 0.32708935, 0.0152463388,
+        -0.094543959, 0, 0, 0, 0, -0.0327720626, 0.396287238, 0.0232787082, 0.0762316942}},
+  }));
+  if (expected.weighted) step.class_weights = {0.5f, 2, 0.25f, 1.25f};
+  step.binary = expected.binary;
+
+  run(step, s);
+
+  CHECK(s.result.loss / 4 == Approx(expected.loss).epsilon(1e-7));
+  for (std::size_t i = 0; i < expected.gradient.size(); ++i)
+    CHECK(s[1][i] == Approx(expected.gradient[i]).epsilon(1e-6).margin(1e-8));
+}
+
 TEST_CASE("reference: a sample that comes again in an epoch loses other elements") {
   State s = blank_state({{2, 1, 1, 64}, {2, 1, 1, 64}});
   Batch batch;

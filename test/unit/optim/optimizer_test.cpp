@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -41,7 +42,7 @@ struct Oracle {
 
   void update(double gradient) {
     ++t;
-    const double g = gradient_scale * gradient + (kind == adamw ? 0 : wd * w);
+    const double g = gradient_scale * gradient + (kind == adamw || kind == lion ? 0 : wd * w);
     switch (kind) {
       case sgd:
         w = w - rate * g;
@@ -61,6 +62,12 @@ struct Oracle {
         break;
       case lars:  // lars_test.cpp
         break;
+      case lion: {  // Chen et al. 2023, algorithm 2; timm's Lion
+        const double way = 0.9 * first + 0.1 * g;
+        w = w * (1 - rate * wd) - rate * ((way > 0) - (way < 0));
+        first = 0.99 * first + 0.01 * g;
+        break;
+      }
       case adam:
       case adamw: {  // Kingma and Ba, algorithm 1; Loshchilov and Hutter, algorithm 2
         first = 0.9 * first + (1 - 0.9) * g;
@@ -105,6 +112,7 @@ OptimizerSettings settings_for(OptimizerKind kind, std::size_t n) {
   OptimizerSettings settings;
   settings.kind = kind;
   settings.epsilon = kind == rmsprop ? 1.0 : 1e-8;
+  if (kind == lion) settings.beta2 = 0.99;
   settings.weight_decay = weight_decay;
   settings.decays = decays(n);
   if (kind != lars) settings.rates = rate_factors(n);  // they would cut its tensors
@@ -163,7 +171,7 @@ View slot(const Optimizer& optimizer, const std::string& name) {
 }  // namespace
 
 TEST_CASE("optimizer: every rule follows its published formula over several steps") {
-  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw);
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw, lion);
   const auto n = GENERATE(1, 2, 17, 4095, 4097, 70'001);
   CAPTURE(static_cast<int>(kind), n);
   const auto size = static_cast<std::size_t>(n);
@@ -177,7 +185,8 @@ TEST_CASE("optimizer: every rule follows its published formula over several step
   double worst = 0, loss_error = 0;
   for (int step = 0; step < steps; ++step) {
     double squares = 0;
-    for (const Oracle& o : oracle) squares += kind == adamw ? 0 : o.wd / 2 * o.w * o.w;
+    for (const Oracle& o : oracle)
+      squares += compute::decouples_decay(kind) ? 0 : o.wd / 2 * o.w * o.w;
     run.step(step, 3001);
     for (std::size_t i = 0; i < size; ++i) oracle[i].update(gradient_of(i, step));
     loss_error = std::max(loss_error, std::abs(run.optimizer.l2_loss() - squares) / (1 + squares));
@@ -231,7 +240,7 @@ TEST_CASE("optimizer: factors move parameters as torch's parameter groups do") {
 }
 
 TEST_CASE("optimizer: factors of 1 change no bit, and 0 keeps parameters where they are") {
-  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw);
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw, lion);
   const std::size_t n = 9001;
   OptimizerSettings plain = settings_for(kind, n);
   plain.rates.clear();
@@ -337,7 +346,7 @@ struct Sharing {
 }  // namespace
 
 TEST_CASE("optimizer: ranks that share the work come to the bits of one that does all") {
-  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw);
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw, lion);
   const std::size_t n = 50'001;
   OptimizerRun one(settings_for(kind, n), n);
   Sharing shared(settings_for(kind, n), two_parts(n), n);
@@ -400,7 +409,7 @@ TEST_CASE("optimizer: shared work that would make a slot infinite is seen, and u
 }
 
 TEST_CASE("optimizer: whether an update leaves all finite is known before it is made") {
-  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw, lars);
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw, lars, lion);
   const std::size_t n = GENERATE(5, 80'001);
   OptimizerRun run(settings_for(kind, n), n);
   CAPTURE(kind, n);
@@ -413,7 +422,8 @@ TEST_CASE("optimizer: whether an update leaves all finite is known before it is 
   };
 
   CHECK(stays_finite(1));
-  CHECK_FALSE(stays_finite(kind == lars ? std::numeric_limits<float>::infinity() : 3e38f));
+  CHECK_FALSE(
+      stays_finite(kind == lars || kind == lion ? std::numeric_limits<float>::infinity() : 3e38f));
   CHECK(same_bits(run.state(), before));
   CHECK(stays_finite(1));
   run.optimizer.update({0, n});
@@ -550,10 +560,51 @@ TEST_CASE("optimizer: ranges that are not inside the parameters are refused") {
   CHECK_THROWS_AS(run.optimizer.update({4, 2}), Error);
 }
 
-TEST_CASE("moving average: its decay grows from a tenth to the limit") {
-  CHECK(ema_decay(0.9999, 0) == Approx(0.1));
-  CHECK(ema_decay(0.9999, 90) == Approx(0.91));
-  CHECK(ema_decay(0.5, 90) == 0.5);
+TEST_CASE("moving average: its decay grows to the limit as its warm-up says") {
+  using Warmup = compute::AverageTiming::Warmup;
+  const auto decay = [](compute::AverageTiming timing, double limit, double before) {
+    return timing.decay(limit, before);
+  };
+
+  CHECK(decay({}, 0.9999, 0) == Approx(0.1));
+  CHECK(decay({}, 0.9999, 90) == Approx(0.91));
+  CHECK(decay({}, 0.5, 90) == 0.5);
+  CHECK(decay({.warmup = Warmup::timm}, 0.9999, 0) == 0);
+  CHECK(decay({.warmup = Warmup::timm}, 0.9999, 7) == Approx(0.75));
+  CHECK(decay({.warmup = Warmup::timm}, 0.7, 7) == 0.7);
+  CHECK(decay({.warmup = Warmup::none}, 0.9999, 0) == 0.9999);
+  CHECK(decay({.warmup = Warmup::follows, .length = 5}, 0.9, 4) == 0);
+  CHECK(decay({.warmup = Warmup::follows, .length = 5}, 0.9, 5) == 0.9);
+  // airbench94: 0.95^5 (step / steps)^3 each five steps
+  const compute::AverageTiming airbench{
+      .warmup = Warmup::power, .every = 5, .length = 200, .power = 3, .pulls = true};
+  CHECK(decay(airbench, 0.95, 98) == 1);
+  CHECK(decay(airbench, 0.95, 99) == Approx(0.95 / 8));
+  CHECK(decay(airbench, 0.95, 199) == Approx(0.95));
+}
+
+// Lookahead: slow weights go a part of the way to the fast ones every k steps, which begin there.
+TEST_CASE("moving average: parameters are pulled back to it, in parts or wholly") {
+  const auto kind = GENERATE(sgd, nesterov, adamw);
+  const std::size_t n = 9001;
+  OptimizerSettings plain = settings_for(kind, n), looks = plain;
+  looks.ema = 0.25;
+  looks.average = {.warmup = compute::AverageTiming::Warmup::none, .every = 3, .pulls = true};
+  OptimizerRun fast(plain, n), run(looks, n);
+  std::vector<float> slow = OptimizerRun::values(run.w);
+
+  for (int step = 0; step < 9; ++step) {
+    std::ranges::copy(run.w.view().host(), fast.w.view().host().begin());
+    fast.step(step, 3001);
+    run.step(step, 3001);
+    if (step % 3 < 2) {
+      CHECK(same_bits(OptimizerRun::values(run.w), OptimizerRun::values(fast.w)));
+      continue;
+    }
+    for (std::size_t i = 0; i < n; ++i) slow[i] += 0.75f * (fast.w.view().host()[i] - slow[i]);
+    CHECK(same_bits(OptimizerRun::values(run.w), slow));
+    CHECK(same_bits(OptimizerRun::values(*run.optimizer.average()), slow));
+  }
 }
 
 TEST_CASE("moving average: moves each value by one minus the decay of the distance") {
@@ -589,3 +640,35 @@ TEST_CASE("first_non_finite: finds the first of each kind, wherever it is") {
 }
 
 TEST_CASE("first_non_finite: an empty view is finite") { CHECK_FALSE(first_non_finite(View())); }
+
+// torch.nn.utils.clip_grad_norm_: the factor is most / (norm + 1e-6), where that is below 1.
+TEST_CASE("optimizer: gradients are clipped by the norm of all of them") {
+  const auto kind = GENERATE(sgd, momentum, adamw);
+  const double most = GENERATE(0.5, 60.0, 1e6);
+  const std::size_t n = 9001;
+  OptimizerSettings settings = settings_for(kind, n), clipped = settings;
+  clipped.clip_norm = most;
+  OptimizerRun by_hand(settings, n), run(clipped, n);
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double g = gradient_scale * gradient_of(i, 0);
+    squares += g * g;
+  }
+  const double norm = std::sqrt(squares), factor = std::min(1.0, most / (norm + 1e-6));
+  CHECK(norm > 20);
+  CHECK(norm < 30);
+
+  const auto step = [&](OptimizerRun& of, double scale, bool clips) {
+    for (std::size_t i = 0; i < n; ++i) of.g.view().host()[i] = gradient_of(i, 0);
+    of.optimizer.begin({.step = 0, .learning_rate = lr, .gradient_scale = scale});
+    if (clips) of.optimizer.clip();
+    CHECK(of.optimizer.stays_finite());
+    of.optimizer.update({0, n});
+  };
+  step(by_hand, gradient_scale * factor, false);
+  step(run, gradient_scale, true);
+
+  for (std::size_t i = 0; i < n; ++i)
+    REQUIRE(std::abs(run.w.view().host()[i] - by_hand.w.view().host()[i]) < 1e-6);
+  if (factor == 1) CHECK(same_bits(run.state(), by_hand.state()));
+}

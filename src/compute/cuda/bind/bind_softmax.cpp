@@ -25,6 +25,8 @@ Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
       .workspace = nullptr,
       .totals = places.totals,
   };
+  operands.binary = s.binary.has_value();
+  if (s.binary) operands.how = *s.binary;
   if (!s.class_weights.empty()) operands.class_weights = b.keep_values(s.class_weights);
   return [&b, operands] {
     kernels::SoftmaxOperands now = operands;

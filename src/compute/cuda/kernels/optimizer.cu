@@ -25,6 +25,12 @@ void prepare_update(const RuleSettings& settings, const StepScalars* scalars, Up
   work::prepare_update(settings, scalars, state, queue);
 }
 
+void clip_gradients(const RuleSettings& settings, std::size_t count, const UpdateBuffers& buffers,
+                    UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::clip_gradients(settings, count, buffers, state, queue);
+}
+
 void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
                      const UpdateState* state, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -59,7 +65,7 @@ void move_average(std::size_t count, const float* values, float* average, float 
   StreamQueue queue(stream);
   work::move_average(count, values, average, rate, state, queue);
 }
-void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+void move_average(std::size_t count, float* values, float* average, const UpdateState* state,
                   cudaStream_t stream) {
   StreamQueue queue(stream);
   work::move_average(count, values, average, state, queue);

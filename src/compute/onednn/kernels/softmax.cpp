@@ -14,6 +14,24 @@ struct SampleLoss {
   int better;  // classes ahead of the label; -1 for a place that pads the batch
 };
 
+// Of a sigmoid for each class. Writes the gradient where `dlogit` is not null.
+template <class T>
+double binary_cross_entropy(const T* logit, T* dlogit, int classes, const Target& target,
+                            const SoftmaxCrossEntropy& step, double scale) {
+  const double smoothing = step.smoothing, factor = step.binary->sums ? 1 : 1.0 / classes;
+  double loss = 0;
+  for (int c = 0; c < classes; ++c) {
+    const double weight = factor * (step.class_weights.empty() ? 1 : step.class_weights[c]);
+    const double share = smoothing / classes + (1 - smoothing) * target.share_of(c);
+    const double wanted = step.binary->threshold > 0 ? share > step.binary->threshold : share;
+    const double z = logit[c], small = std::exp(-std::abs(z));
+    loss += weight * (std::log1p(small) + std::max(z, 0.0) - wanted * z);
+    const double sigmoid = (z < 0 ? small : 1) / (1 + small);
+    if (dlogit) dlogit[c] = static_cast<T>(static_cast<float>(scale * weight * (sigmoid - wanted)));
+  }
+  return loss;
+}
+
 // Writes the unscaled gradient where `dlogit` is not null.
 template <class T>
 SampleLoss cross_entropy(const T* logit, T* dlogit, int classes, const Target& target,
@@ -39,6 +57,10 @@ SampleLoss cross_entropy(const T* logit, T* dlogit, int classes, const Target& t
   const double wanted = weighted ? (1 - smoothing) * own_weight + smoothing / classes * weights : 1;
   const double own_logit = std::lerp(weighted_logit(other), weighted_logit(label), target.weight);
   result.loss = wanted * normaliser - (1 - smoothing) * own_logit - smoothing / classes * logits;
+  if (step.binary) {
+    result.loss = binary_cross_entropy(logit, dlogit, classes, target, step, scale);
+    return result;
+  }
   if (dlogit == nullptr) return result;
   for (int c = 0; c < classes; ++c) {
     const double share = smoothing / classes + (1 - smoothing) * target.share_of(c);

@@ -71,6 +71,8 @@ struct Device {
                 work::mark_not_finite(buffers.gradient_element, size, gradients.data(), state.get(),
                                       queue);
                 work::prepare_update(settings, scalars.get(), state.get(), queue);
+                if (buffers.gradient_element == Element::fp32)
+                  work::clip_gradients(settings, size, buffers, state.get(), queue);
                 work::measure_tensors(settings, buffers, state.get(), queue);
                 for (const Range range : {Range{1027, size - 1027}, Range{1026, 1}, Range{6, 1020},
                                           Range{2, 4}, Range{1, 1}, Range{0, 1}, Range{7, 0}})
@@ -80,8 +82,8 @@ struct Device {
 };
 
 RuleSettings rule_settings(const optim::OptimizerSettings& s, OptimizerKind rule) {
-  return {rule,      s.momentum, s.mean_square_decay, s.beta1, s.beta2,
-          s.epsilon, s.ema,      s.trust_coefficient};
+  return {rule,      s.momentum, s.mean_square_decay, s.beta1,     s.beta2,
+          s.epsilon, s.ema,      s.trust_coefficient, s.clip_norm, s.average};
 }
 
 RuleSettings plain(OptimizerKind rule) { return rule_settings({}, rule); }
@@ -96,10 +98,73 @@ void write_gradients(Device& device, int step, std::vector<float>& host) {
 
 }  // namespace
 
+TEST_CASE("cuda kernels: gradients are clipped as the host clips them") {
+  const auto kind = GENERATE(OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::lars);
+  optim::OptimizerSettings settings;
+  settings.kind = kind;
+  settings.weight_decay = 0.01;
+  settings.decays = {{{3, 998}, 1}, {{1003, 997}, 0.5}};
+  settings.clip_norm = GENERATE(2.0, 1e6);
+  HostMemory memory;
+  std::vector<float> w = random_floats(size, 1), g(size);
+  Device device(rule_settings(settings, kind), Element::fp32, Element::fp32, w);
+  device.segments = optim::decay_segments(settings, size);
+  device.buffers.segments = device.segments.data();
+  device.buffers.segment_count = std::uint32_t(device.segments.size());
+  optim::Optimizer host(settings, {w.data(), size}, {g.data(), size}, memory);
+
+  for (int step = 0; step < 3; ++step) {
+    write_gradients(device, step, g);
+    host.begin({step, 0.05, gradient_scale});
+    host.clip();
+    host.update({0, size});
+    device.step(step, 0.05);
+    double squares = 0;
+    for (const float v : g) squares += double(v * loss_scale) * (v * loss_scale);
+    CHECK(device.state->gradient_squares == Approx(squares).epsilon(1e-9));
+  }
+
+  CHECK(relative_norm(device.parameters, w) < 1e-6);
+}
+
+TEST_CASE("cuda kernels: the average moves, and pulls, when the host's does") {
+  const auto copied = GENERATE(Element::fp32, Element::bf16);
+  optim::OptimizerSettings settings;
+  settings.kind = OptimizerKind::nesterov;
+  settings.ema = 0.25;
+  settings.average = {.warmup = GENERATE(AverageTiming::Warmup::timm, AverageTiming::Warmup::power),
+                      .every = 2,
+                      .length = 6,
+                      .power = 3,
+                      .pulls = true};
+  HostMemory memory;
+  std::vector<float> w = random_floats(size, 1), g(size);
+  Device device(rule_settings(settings, settings.kind), Element::fp32, copied, w);
+  device.segments = optim::decay_segments(settings, size);
+  device.buffers.segments = device.segments.data();
+  device.buffers.segment_count = std::uint32_t(device.segments.size());
+  optim::Optimizer host(settings, {w.data(), size}, {g.data(), size}, memory);
+
+  for (int step = 0; step < 6; ++step) {
+    write_gradients(device, step, g);
+    host.begin({step, 0.05, gradient_scale});
+    host.update({0, size});
+    device.step(step, 0.05);
+    CHECK(device.state->factors.pulls == (step % 2 == 1));
+    CHECK(relative_norm(device.parameters, w) < 1e-6);
+    CHECK(relative_norm(device.average, host.average()->host()) < 1e-6);
+    if (step % 2 == 1) CHECK(device.parameters == device.average);
+    if (copied == Element::fp32) continue;
+    DeviceTensor rounded(copied, size);
+    rounded.write(std::vector<double>(device.parameters.begin(), device.parameters.end()));
+    CHECK(device.copy.read() == rounded.read());
+  }
+}
+
 TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   const auto kind = GENERATE(OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
                              OptimizerKind::rmsprop, OptimizerKind::adam, OptimizerKind::adamw,
-                             OptimizerKind::lars);
+                             OptimizerKind::lars, OptimizerKind::lion);
   const auto [gradient, copied] =
       GENERATE(table<Element, Element>({{Element::fp32, Element::fp32},
                                         {Element::fp32, Element::fp16},
@@ -278,7 +343,7 @@ TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it wa
   device.step(0, 0.05);
   std::vector<float> running{1};
   KernelQueue queue = KernelQueue::one_way();
-  const std::vector<float> batch{3};
+  std::vector<float> batch{3};
   work::move_average(1, batch.data(), running.data(), 0.5f, device.state.get(), queue);
 
   CHECK(device.state->not_finite == 1);

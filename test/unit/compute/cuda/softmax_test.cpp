@@ -78,6 +78,24 @@ TEST_CASE(
   CHECK(relative_norm(head.c.read(1), head.c.state[1]) < tolerance(element));
 }
 
+TEST_CASE("cuda kernels: binary cross-entropy agrees") {
+  const Element element = any_element();
+  const int classes = GENERATE(1, 10, 129, 1001);
+  SoftmaxCrossEntropy step{0, 1, 0.1f, 0.4f};
+  if (GENERATE(false, true)) step.class_weights = some_class_weights(classes);
+  step.binary = {GENERATE(false, true), GENERATE(0.f, 0.2f)};
+  CAPTURE(element, classes, step.binary->sums, step.binary->threshold);
+  Head head(element, classes, step, all_kinds_of_targets(classes));
+  head.operands.binary = true;
+  head.operands.how = *step.binary;
+
+  head.run_kernel({1});
+  reference::run_step(head.step, head.c.state);
+
+  head.check_totals();
+  CHECK(relative_norm(head.c.read(1), head.c.state[1]) < tolerance(element));
+}
+
 TEST_CASE("cuda kernels: softmax holds for logits far from zero and from each other") {
   const double shift = GENERATE(-1000., 0., 1000.);
   const int classes = GENERATE(5, 300), highest = GENERATE(0, 4, 100, 299) % classes;

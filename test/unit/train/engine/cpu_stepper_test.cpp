@@ -193,7 +193,7 @@ TEST_CASE("Trainer: a step that is left out is counted with the state, where tra
   CHECK(*rig.optimizer->skipped().data() == 1);
   parameter = before;
   CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
-  CHECK(rig.optimizer->average_decay() == optim::ema_decay(0.5, 1));
+  CHECK(rig.optimizer->average_decay() == compute::AverageTiming{}.decay(0.5, 1.0));
   CHECK(rig.trainer->position().step == 3);
 }
 

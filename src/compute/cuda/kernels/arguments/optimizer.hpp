@@ -9,7 +9,7 @@
 
 // One update of the parameters, entirely on the device, so that a captured graph can contain it:
 //   begin_update; mark_not_finite on every summed gradient and loss; prepare_update;
-//   measure_tensors; update on every range; finish_update.
+//   clip_gradients; measure_tensors; update on every range; finish_update.
 // All pointers are the device's. All calls queue on `stream` and return; they throw Error when a
 // launch fails. The rules are those of the optimizer on the host, element by element.
 namespace ringtrain::compute::cuda::kernels {
@@ -25,6 +25,7 @@ struct StepScalars {
 struct UpdateFactors {
   double lr;  ///< divided by adam's first correction
   float scale, momentum, mean_square_decay, beta1, beta2, epsilon, root_scale, average_rate;
+  std::int64_t pulls;  ///< not 0: what is averaged becomes its average
 };
 
 /// Of a rank in a step's head: the sum over 65536 ranks is finite, as no step is skipped for it.
@@ -38,6 +39,7 @@ struct UpdateState {
   std::int32_t not_finite;  ///< this step has a gradient that is infinite or no number
   std::int32_t hopeless;    ///< and no lower scale is left to try
   double squares;           ///< sum of decay * w^2 over this step's updates, before them
+  double gradient_squares;  ///< where they are clipped: as they are summed
   UpdateFactors factors;
 };
 
@@ -68,6 +70,10 @@ void mark_not_finite(Element element, std::size_t count, const void* gradients, 
 /// Computes state->factors, once a step.
 void prepare_update(const RuleSettings& settings, const StepScalars* scalars, UpdateState* state,
                     cudaStream_t stream);
+/// Where the rule has a clip_norm: lowers the factor of all `count` gradients, so that their norm
+/// is at most that. Takes the workspace before update does.
+void clip_gradients(const RuleSettings& settings, std::size_t count, const UpdateBuffers& buffers,
+                    UpdateState* state, cudaStream_t stream);
 /// For lars: the trust ratios, from all summed gradients, into the workspace.
 void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
                      const UpdateState* state, cudaStream_t stream);
@@ -91,8 +97,8 @@ void adopt(std::size_t count, const UpdateBuffers& buffers, const UpdateState* s
 /// average += rate * (values - average), unless the step is not finite: BatchNorm's statistics.
 void move_average(std::size_t count, const float* values, float* average, float rate,
                   const UpdateState* state, cudaStream_t stream);
-/// The same at the rate of the parameters' moving average: the average of running statistics.
-void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+/// The same as the parameters' moving average does, which may pull them: of running statistics.
+void move_average(std::size_t count, float* values, float* average, const UpdateState* state,
                   cudaStream_t stream);
 /// Adapts the loss scale and counts a step that was skipped.
 void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaStream_t stream);

@@ -6,6 +6,7 @@
 
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/memory/view.hpp"
+#include "ringtrain/compute/step.hpp"
 
 namespace ringtrain::compute::cuda::kernels {
 
@@ -34,6 +35,8 @@ struct SoftmaxOperands {
   SampleLoss* workspace;                    ///< `batch` of them
   LossTotals* totals;
   const float* class_weights = nullptr;  ///< `classes` of them on the device; null: 1 each
+  bool binary = false;                   ///< of a sigmoid for each class
+  SoftmaxCrossEntropy::Binary how = {};
 };
 /// The SoftmaxCrossEntropy step, sums in a fixed order. All pointers are the device's; `loss_scale`
 /// may be null for 1. Queues on `stream` and returns; throws Error when a launch fails.

@@ -42,10 +42,25 @@ struct SampleSoftmax {
     return static_cast<const T*>(o.logits) + std::size_t(sample) * o.pitch;
   }
   constexpr const Target& target_of(std::uint32_t sample) const { return o.samples[sample].target; }
+  constexpr float smoothed(const Target& target, int c) const {
+    return o.smoothing / static_cast<float>(o.classes) + (1 - o.smoothing) * target.share_of(c);
+  }
   constexpr float wanted(const Target& target, int c) const {
-    const float smoothed =
-        o.smoothing / static_cast<float>(o.classes) + (1 - o.smoothing) * target.share_of(c);
-    return o.class_weights ? o.class_weights[c] * smoothed : smoothed;
+    return o.class_weights ? o.class_weights[c] * smoothed(target, c) : smoothed(target, c);
+  }
+  // Of a class on its own: -log of a sigmoid, or of what is left, and its derivative.
+  constexpr float binary_loss(const Target& target, int c, float logit) const {
+    const float small = std::log1p(std::exp(logit < 0 ? logit : -logit));
+    return binary_weight(c) * (small + (logit > 0 ? logit : 0) - binary_wanted(target, c) * logit);
+  }
+  constexpr float binary_gradient(const Target& target, int c, float logit) const {
+    return binary_weight(c) * (1 / (1 + std::exp(-logit)) - binary_wanted(target, c));
+  }
+  constexpr float binary_wanted(const Target& target, int c) const {
+    return o.how.target(smoothed(target, c));
+  }
+  constexpr float binary_weight(int c) const {
+    return o.how.factor(o.classes) * (o.class_weights ? o.class_weights[c] : 1);
   }
   // Without weights a sample's targets sum to one.
   constexpr float all_wanted(const float* values) const {
@@ -75,7 +90,7 @@ struct SampleSoftmax {
       sum += std::exp(logit - top);
       const float part = wanted(target, c);
       all += part;
-      dot += part * (logit - top);
+      dot += o.binary ? binary_loss(target, c, logit) : part * (logit - top);
       above += logit < right || (logit == right && c >= label) ? 0.f : 1.f;
     }
     values[exponentials * threads + thread] = sum;
@@ -98,9 +113,10 @@ struct SampleSoftmax {
     for (int c = static_cast<int>(thread); c < o.pitch; c += threads) {
       float gradient = 0;
       if (target.label >= 0 && c < o.classes) {
-        const float e = std::exp(static_cast<float>(row(sample)[c]) - values[0]);
-        gradient =
-            factor * (all_wanted(values) * e / values[exponentials * threads] - wanted(target, c));
+        const float logit = static_cast<float>(row(sample)[c]), e = std::exp(logit - values[0]);
+        gradient = factor * (o.binary ? binary_gradient(target, c, logit)
+                                      : all_wanted(values) * e / values[exponentials * threads] -
+                                            wanted(target, c));
       }
       to[c] = static_cast<T>(gradient);
     }
@@ -108,8 +124,9 @@ struct SampleSoftmax {
   // The loss is sum of target * (log(sum) - (logit - top)).
   constexpr SampleLoss result(int label, const float* values) const {
     if (label < 0) return {};
-    const float loss =
-        all_wanted(values) * std::log(values[exponentials * threads]) - values[dots * threads];
+    const float loss = o.binary ? values[dots * threads]
+                                : all_wanted(values) * std::log(values[exponentials * threads]) -
+                                      values[dots * threads];
     const float above = values[better * threads];
     if (!o.counts) return {o.weight * loss, 0, 0, 0};
     return {o.weight * loss, 1, above < 1, above < 5};

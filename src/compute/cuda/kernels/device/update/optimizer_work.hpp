@@ -16,6 +16,7 @@ struct BeginUpdate {
   constexpr void operator()(std::uint32_t) const {
     state->not_finite = 0;
     state->squares = 0;
+    state->gradient_squares = 0;
   }
 };
 
@@ -82,11 +83,10 @@ struct PrepareUpdate {
   constexpr void operator()(std::uint32_t) const {
     // Of updates made: a step that was skipped made none.
     const Number step = static_cast<Number>(scalars->step) - static_cast<Number>(state->skipped);
-    const Number young = (1 + step) / (10 + step);
     const bool adam = settings.kind == OptimizerKind::adam || settings.kind == OptimizerKind::adamw;
     const Number bias1 = adam ? 1 - std::pow(settings.beta1, step + 1) : 1;
     const Number bias2 = adam ? 1 - std::pow(settings.beta2, step + 1) : 1;
-    const Number decay = settings.ema < young ? settings.ema : young;
+    const Number decay = settings.average.decay(Number(settings.ema), step);
     state->factors = {.lr = scalars->learning_rate / bias1,
                       .scale = single(scalars->gradient_scale / state->loss_scale),
                       .momentum = single(settings.momentum),
@@ -95,7 +95,8 @@ struct PrepareUpdate {
                       .beta2 = single(settings.beta2),
                       .epsilon = single(settings.epsilon),
                       .root_scale = single(1 / std::sqrt(bias2)),
-                      .average_rate = single(1 - decay)};
+                      .average_rate = single(1 - decay),
+                      .pulls = settings.average.pulls && decay != 1};
   }
   static constexpr float single(Number value) { return static_cast<float>(value); }
 };
@@ -140,7 +141,7 @@ void move_average(std::size_t count, const float* values, float* average, float 
 
 template <int w>
 struct MoveAverageAlike {
-  const float* values;
+  float* values;
   float* average;
   const UpdateState* state;
   std::size_t count;
@@ -148,12 +149,13 @@ struct MoveAverageAlike {
     if (state->not_finite) return;
     for_vector<w>(item, count, [&](std::size_t at, auto n) {
       approach<n>(values + at, average + at, state->factors.average_rate);
+      if (state->factors.pulls) store(values + at, load<n>(average + at));
     });
   }
 };
 
 template <class Queue>
-void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+void move_average(std::size_t count, float* values, float* average, const UpdateState* state,
                   Queue& queue) {
   constexpr int w = full_width<float>;
   if (is_wide(Element::fp32, {}, {values, average}))
@@ -189,55 +191,100 @@ void finish_update(const LossScaleSettings& settings, UpdateState* state, Queue&
   queue.items(FinishUpdate{settings, state}, 1);
 }
 
-/// Blocks sum decay * w^2 over a range, four neighbours a thread at a time.
-template <class Number = double>
+/// Blocks sum what `squares` makes of a range, four neighbours a thread at a time.
+template <class Squares>
 struct SumSquares {
   static constexpr int width = 4;
-  UpdateBuffers buffers;
+  Squares squares;
   std::uint64_t first, end;
+  double* workspace;
   std::uint32_t blocks;
 
   Grid launch() const { return {blocks, block_threads, block_threads * sizeof(double)}; }
   constexpr int phases() const { return 2 + folds(block_threads); }
   constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
                             unsigned char* shared) const {
-    Number* sums = reinterpret_cast<Number*>(shared);
+    double* sums = reinterpret_cast<double*>(shared);
     if (phase == 0) {
       sums[thread] = sum(std::uint64_t(block) * block_threads + thread);
     } else if (phase + 1 < phases()) {
       const std::uint32_t other = fold_partner(thread, phase - 1, block_threads);
       if (other < block_threads) sums[thread] += sums[other];
     } else if (thread == 0) {
-      buffers.workspace[block] = sums[0];
+      workspace[block] = sums[0];
     }
   }
 
  private:
-  constexpr Number sum(std::uint64_t worker) const {
-    Number squares = 0;
+  constexpr double sum(std::uint64_t worker) const {
+    double total = 0;
     const std::uint64_t stride = std::uint64_t(blocks) * block_threads * width;
-    for (std::uint64_t at = first + worker * width; at < end; at += stride) {
-      std::uint32_t segment = segment_of(buffers, at);
-      for (std::uint64_t i = at; i < at + width && i < end; ++i) {
-        if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
-        const Number w = buffers.parameters[i];
-        squares += buffers.segments[segment].decay * w * w;
-      }
+    for (std::uint64_t at = first + worker * width; at < end; at += stride)
+      total += squares(at, at + width < end ? at + width : end);
+    return total;
+  }
+};
+
+/// decay * w^2
+struct DecayedSquares {
+  UpdateBuffers buffers;
+  constexpr double operator()(std::uint64_t first, std::uint64_t end) const {
+    double squares = 0;
+    std::uint32_t segment = segment_of(buffers, first);
+    for (std::uint64_t i = first; i < end; ++i) {
+      if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
+      const double w = buffers.parameters[i];
+      squares += buffers.segments[segment].decay * w * w;
     }
     return squares;
   }
 };
 
-template <class Queue>
-void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
-                 UpdateState* state, Queue& queue) {
-  if (range.count == 0 || settings.kind == OptimizerKind::adamw) return;  // whose decay is no loss
-  SumSquares<> work{buffers, range.first, range.end(), 1};
+struct GradientSquares {
+  const float* gradients;
+  constexpr double operator()(std::uint64_t first, std::uint64_t end) const {
+    double squares = 0;
+    for (std::uint64_t i = first; i < end; ++i) squares += double(gradients[i]) * gradients[i];
+    return squares;
+  }
+};
+
+template <class Squares, class Queue>
+void sum_squares(const Squares& squares, Range range, double* workspace, double* sum,
+                 Queue& queue) {
+  SumSquares<Squares> work{squares, range.first, range.end(), workspace, 1};
   const std::uint64_t blocks = divide_up(range.count, block_threads * work.width);
   work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, most_update_blocks));
   queue.blocks(work, work.launch());
-  const AddSquares sum{buffers.workspace, work.blocks, state};
-  queue.blocks(sum, sum.launch());
+  const AddSquares add{workspace, work.blocks, sum};
+  queue.blocks(add, add.launch());
+}
+
+template <class Queue>
+void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+                 UpdateState* state, Queue& queue) {
+  if (range.count == 0 || decouples_decay(settings.kind)) return;  // such decay is no loss
+  sum_squares(DecayedSquares{buffers}, range, buffers.workspace, &state->squares, queue);
+}
+
+struct ClipGradients {
+  double most;
+  UpdateState* state;
+  constexpr void operator()(std::uint32_t) const {
+    const double norm = std::sqrt(state->gradient_squares) * state->factors.scale;
+    const double factor = most / (norm + clip_epsilon);
+    if (factor < 1) state->factors.scale = static_cast<float>(state->factors.scale * factor);
+  }
+};
+
+template <class Queue>
+void clip_gradients(const RuleSettings& settings, std::size_t count, const UpdateBuffers& buffers,
+                    UpdateState* state, Queue& queue) {
+  if (settings.clip_norm == 0 || count == 0) return;
+  expects(buffers.gradient_element == Element::fp32, "clip_gradients: of fp32 gradients");
+  sum_squares(GradientSquares{static_cast<const float*>(buffers.gradients)}, {0, count},
+              buffers.workspace, &state->gradient_squares, queue);
+  queue.items(ClipGradients{settings.clip_norm, state}, 1);
 }
 
 template <class Float>
@@ -263,13 +310,15 @@ struct Adopt {
   const UpdateState* state;
   constexpr void operator()(std::uint32_t item) const {
     const std::size_t at = std::size_t(item) * w;
-    const auto parameters = load<w>(buffers.parameters + at);
+    auto parameters = load<w>(buffers.parameters + at);
+    if (buffers.average && !state->not_finite) {
+      auto average = load<w>(buffers.average + at);
+      for (int i = 0; i < w; ++i)
+        average[i] += state->factors.average_rate * (parameters[i] - average[i]);
+      store(buffers.average + at, average);
+      if (state->factors.pulls) store(buffers.parameters + at, parameters = average);
+    }
     if (buffers.copy) store(static_cast<Copy*>(buffers.copy) + at, parameters);
-    if (!buffers.average || state->not_finite) return;
-    auto average = load<w>(buffers.average + at);
-    for (int i = 0; i < w; ++i)
-      average[i] += state->factors.average_rate * (parameters[i] - average[i]);
-    store(buffers.average + at, average);
   }
 };
 

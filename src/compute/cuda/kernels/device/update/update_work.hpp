@@ -15,8 +15,8 @@ struct Parameter {
   float w, g, slot0, slot1;
 };
 
-/// How the parameters of a segment decay: through the gradient, or, adamw, by shrinking. And how
-/// fast they move.
+/// How the parameters of a segment decay: through the gradient, or, adamw and lion, by shrinking.
+/// And how fast they move.
 struct SegmentDecay {
   float decay, shrink, rate;
   double square;  ///< what w^2 is multiplied by in the L2 loss
@@ -55,6 +55,13 @@ constexpr void apply_rule(OptimizerKind rule, Parameter& p, const Factors& f,
       p.slot0 = f.momentum * p.slot0 + segment.rate * d;
       p.w -= p.slot0;
       return;
+    case OptimizerKind::lion: {
+      const float way = f.beta1 * p.slot0 + (1 - f.beta1) * d;
+      const float sign = way > 0 ? 1.0f : way < 0 ? -1.0f : 0.0f;
+      p.w = segment.shrink * p.w - segment.rate * sign;
+      p.slot0 = f.beta2 * p.slot0 + (1 - f.beta2) * d;
+      return;
+    }
   }
 }
 
@@ -134,7 +141,7 @@ struct Update {
     const Number decay = buffers.segments[segment].decay, factor = buffers.segments[segment].rate;
     const Number ratio = rule == OptimizerKind::lars ? ratios_in(buffers)[segment] : 1;
     const float rate = static_cast<float>(state->factors.lr * factor * ratio);
-    if (rule != OptimizerKind::adamw) return {static_cast<float>(decay), 1, rate, decay};
+    if (!decouples_decay(rule)) return {static_cast<float>(decay), 1, rate, decay};
     return {0, static_cast<float>(1 - scalars->learning_rate * factor * decay), rate, 0};
   }
   constexpr void load_group(std::uint64_t at, Parameter* group) const {
@@ -152,14 +159,16 @@ struct Update {
       slot0[i] = group[i].slot0;
       slot1[i] = group[i].slot1;
     }
+    if (buffers.average) {
+      auto average = load<width>(buffers.average + at);
+      for (int i = 0; i < width; ++i) average[i] = averaged(average[i], w[i]);
+      store(buffers.average + at, average);
+      if (state->factors.pulls) w = average;
+    }
     store(buffers.parameters + at, w);
     if (buffers.slot0) store(buffers.slot0 + place(at), slot0);
     if (buffers.slot1) store(buffers.slot1 + place(at), slot1);
     if (buffers.copy) store(static_cast<Copy*>(buffers.copy) + at, w);
-    if (!buffers.average) return;
-    auto average = load<width>(buffers.average + at);
-    for (int i = 0; i < width; ++i) average[i] = averaged(average[i], w[i]);
-    store(buffers.average + at, average);
   }
   constexpr void load_one(std::uint64_t at, Parameter& p) const {
     p.w = buffers.parameters[at];
@@ -167,12 +176,15 @@ struct Update {
     if (buffers.slot0) p.slot0 = buffers.slot0[place(at)];
     if (buffers.slot1) p.slot1 = buffers.slot1[place(at)];
   }
-  constexpr void store_one(std::uint64_t at, const Parameter& p) const {
+  constexpr void store_one(std::uint64_t at, Parameter p) const {
+    if (buffers.average) {
+      buffers.average[at] = averaged(buffers.average[at], p.w);
+      if (state->factors.pulls) p.w = buffers.average[at];
+    }
     buffers.parameters[at] = p.w;
     if (buffers.slot0) buffers.slot0[place(at)] = p.slot0;
     if (buffers.slot1) buffers.slot1[place(at)] = p.slot1;
     if (buffers.copy) static_cast<Copy*>(buffers.copy)[at] = static_cast<Copy>(p.w);
-    if (buffers.average) buffers.average[at] = averaged(buffers.average[at], p.w);
   }
   constexpr std::uint64_t place(std::uint64_t at) const { return at - buffers.slots_from; }
   constexpr float averaged(float average, float w) const {
@@ -180,11 +192,11 @@ struct Update {
   }
 };
 
-/// One block adds what the blocks of an update left to the step's squares.
+/// One block adds what blocks left to a sum of squares.
 struct AddSquares {
   const double* parts;
   std::uint32_t count;
-  UpdateState* state;
+  double* squares;
 
   Grid launch() const { return {1, block_threads, block_threads * sizeof(double)}; }
   constexpr int phases() const { return 2 + folds(block_threads); }
@@ -198,7 +210,7 @@ struct AddSquares {
       const std::uint32_t other = fold_partner(thread, phase - 1, block_threads);
       if (other < block_threads) sums[thread] += sums[other];
     } else if (thread == 0) {
-      state->squares += sums[0];
+      *squares += sums[0];
     }
   }
 };
@@ -211,7 +223,7 @@ void update_as(OptimizerKind rule, const UpdateBuffers& buffers, Range range,
   work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, work.most_blocks));
   queue.blocks(work, work.launch());
   if (!buffers.workspace) return;
-  const AddSquares sum{buffers.workspace, work.blocks, state};
+  const AddSquares sum{buffers.workspace, work.blocks, &state->squares};
   queue.blocks(sum, sum.launch());
 }
 

@@ -12,6 +12,7 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/statistics.hpp"
 #include "ringtrain/io/loader/loader.hpp"
+#include "train/evaluation/views.hpp"
 #include "train/loop/unreadable_samples.hpp"
 
 namespace ringtrain::train {
@@ -64,7 +65,7 @@ class RequestRounds {
 // all, two batches and half a second later at most. All ranks return the same but for
 // `events`.
 Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::StepRequest()>& ask) {
-  compute::Program& program = parts.engine.evaluation();
+  ViewedProgram program(parts.engine.evaluation(), parts.run.plan.model.recipe.views);
   const io::Dataset& dataset = *parts.run.plan.evaluation;
   const allreduce::MpiSession& session = parts.run.session;
   monitor::Progress& progress = parts.run.progress;
@@ -88,7 +89,7 @@ Evaluation evaluate(const Evaluator::Parts& parts, const std::function<host::Ste
     for (;;) {
       progress.enter(metrics::Phase::evaluation);
       if (look(false) || (batch = loader.next()) == nullptr) break;
-      const compute::StepResult result = program.run(*batch, 1, nullptr);
+      const compute::StepResult result = program.run(*batch);
       sums[0] += result.loss;
       sums[1] += result.top1;
       sums[2] += result.top5;

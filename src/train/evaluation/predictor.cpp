@@ -19,6 +19,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/loader/loader.hpp"
 #include "train/evaluation/predictions.hpp"
+#include "train/evaluation/views.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -41,7 +42,7 @@ class Predictor {
  public:
   Predictor(const RunContext& run, TrainingEngine& engine, StopControl& control)
       : run_(run),
-        program_(engine.evaluation()),
+        program_(engine.evaluation(), run.plan.model.recipe.views),
         control_(control),
         images_(*run.plan.evaluation),
         format_(run.options().output, run.plan.class_names, run.options().top_k,
@@ -61,7 +62,7 @@ class Predictor {
   bool add_up(const compute::StepResult& result);
 
   const RunContext& run_;
-  compute::Program& program_;
+  ViewedProgram program_;
   StopControl& control_;
   const io::Dataset& images_;
   const PredictionFormat format_;
@@ -119,7 +120,7 @@ void Predictor::run(const Write& write) {
     for (bool stops = false; !stops && totals_.images < images_.size();) {
       run_.progress.enter(metrics::Phase::evaluation);
       const Batch& batch = *loader.next();
-      const compute::StepResult result = program_.run(batch, 1, nullptr);
+      const compute::StepResult result = program_.run(batch);
       const std::string lines = lines_of(batch, loader);
       run_.progress.enter(metrics::Phase::ranks);
       for (const std::string& of_rank : run_.session.gather(lines)) write(of_rank);

@@ -226,6 +226,15 @@ std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
   return file ? std::optional(file->metadata()) : std::nullopt;
 }
 
+void expect_some_format(const std::filesystem::path& path) {
+  if (!io::begins_otherwise(path)) return;
+  std::error_code unknown;
+  throw Error(Exit::no_valid_checkpoint, "--init-from " + brief(path.string()),
+              fmt::format("its {} bytes are neither a ringtrain checkpoint nor a file of "
+                          "safetensors or torch.save(): ask whether its download is whole",
+                          std::filesystem::file_size(path, unknown)));
+}
+
 void expect_weights(config::Weights weights, const io::CheckpointFile& file) {
   if (weights != config::Weights::ema || std::ranges::any_of(file.tensors(), io::is_average))
     return;
@@ -245,6 +254,7 @@ std::optional<SavedNetwork> saved_network(const config::Options& o, WorkProgress
   if (!file && published) return SavedNetwork{.checkpoint = o.init_from, .published = true};
   if (!file && !o.init_from.empty() && (!of_options || o.eval_only)) {
     expect_network(o.init_from);
+    expect_some_format(o.init_from);
     file = io::CheckpointFile::open(o.init_from, progress);
   }
   if (!file) return std::nullopt;

@@ -32,6 +32,10 @@ enum class Wanted {
   raw,         ///< the same without averages
 };
 
+/// Throws Error(Exit::no_valid_checkpoint) where the file at `path`, which is not one of weights,
+/// does not begin as a checkpoint: such as the page that a server sends instead of the file.
+void expect_some_format(const std::filesystem::path& path);
+
 /// Throws Error(Exit::usage) where the moving average is asked for that `file` does not have.
 void expect_weights(config::Weights weights, const io::CheckpointFile& file);
 

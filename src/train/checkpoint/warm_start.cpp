@@ -111,16 +111,6 @@ std::string told(const io::CheckpointFile& file, config::Weights weights, const 
   return text;
 }
 
-// Such as the page that a server sends instead of the file.
-void expect_some_format(const std::filesystem::path& path) {
-  if (!io::begins_otherwise(path)) return;
-  std::error_code unknown;
-  throw Error(Exit::no_valid_checkpoint, "--init-from " + brief(path.string()),
-              fmt::format("its {} bytes are neither a ringtrain checkpoint nor a file of "
-                          "safetensors or torch.save(): ask whether its download is whole",
-                          std::filesystem::file_size(path, unknown)));
-}
-
 std::vector<std::string> start_from_checkpoint(const std::filesystem::path& path,
                                                config::Weights weights, Heads heads,
                                                const model::Graph& graph,

@@ -20,13 +20,13 @@ constexpr std::array<std::string_view, 4> of_factors = {"lr-factor", "decay-fact
                                                         "layer-decay"};
 
 // allreduce and bucket-mb: they choose the order in which a sum's terms are added.
-constexpr std::array<std::string_view, 28> change_the_numbers = {
+constexpr std::array<std::string_view, 29> change_the_numbers = {
     "model",          "classes",         "data",         "seed",           "epochs",
     "steps",          "batch",           "global-batch", "accumulate",     "device",
     "precision",      "optimizer",       "lr",           "lr-schedule",    "warmup-epochs",
     "weight-decay",   "label-smoothing", "ema",          "on-nan",         "allreduce",
     "bucket-mb",      "deterministic",   "fusion",       "gradient-dtype", "compress",
-    "sync-batchnorm", "val-split",       "freeze"};
+    "sync-batchnorm", "val-split",       "freeze",       "clip-grad"};
 
 bool among(std::span<const std::string_view> names, const OptionEntry& entry) {
   return std::ranges::find(names, entry.name) != names.end();

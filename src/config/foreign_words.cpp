@@ -20,7 +20,7 @@ struct ForeignOption {
 
 constexpr std::string_view start_ranks = "mpirun -np {} train ..., or train --ranks {}";
 constexpr std::string_view schedules =
-    "--lr-schedule cosine, step:EPOCHS:FACTOR, exponential:EPOCHS:FACTOR or constant";
+    "--lr-schedule cosine, linear, onecycle, step:EPOCHS:FACTOR, multistep:EPOCH,...:FACTOR, ...";
 
 constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"b batch-size train-batch-size per-device-train-batch-size", "batch"},
@@ -33,6 +33,7 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"grad-accum-steps gradient-accumulation-steps accumulate-grad-batches", "accumulate"},
     {"log-interval print-freq log-every-n-steps logging-steps", "log-every"},
     {"wd", "weight-decay"},
+    {"clip-grad-norm gradient-clip-val max-grad-norm", "clip-grad"},
     {"test-only evaluate", "eval-only"},
     {"max-epochs num-epochs num-train-epochs", "epochs"},
     {"max-steps", "steps"},
@@ -45,6 +46,10 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"lr-step-size decay-epochs", {}, "--lr-schedule step:{}:FACTOR"},
     {"lr-gamma decay-rate", {}, "--lr-schedule step:EPOCHS:{}"},
     {"lr-warmup-epochs", {}, "--warmup-epochs {}, from a hundredth of the rate on"},
+    {"lr-warmup-decay", {}, "--recipe \"warmup-factor={}\""},
+    {"warmup-lr", {}, "--recipe \"warmup-factor=X\", a share of --lr"},
+    {"lr-milestones milestones", {}, "--lr-schedule multistep:EPOCH,EPOCH,...:FACTOR"},
+    {"min-lr lr-min", {}, "--lr-schedule cosine:FLOOR, a share of --lr"},
     {"lr-base", {}, "--recipe \"lr={} lr-batch=256\""},
     {"lr-base-size", {}, "--recipe \"lr=X lr-batch={}\""},
     {"momentum", {}, "--recipe \"momentum={}\""},
@@ -61,6 +66,14 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"aa auto-augment", {}, "--recipe \"auto-augment={}\""},
     {"ra-magnitude", {}, "--recipe \"auto-augment=ra-m{}\""},
     {"reprob random-erase", {}, "--recipe \"random-erase={}\""},
+    {"bce-loss", {}, "--recipe \"bce-loss=yes\""},
+    {"bce-sum bce-target-thresh", {}, "a word of --recipe, by the same name"},
+    {"mixup mixup-alpha", {}, "--recipe \"mixup={}\""},
+    {"cutmix cutmix-alpha", {}, "--recipe \"cutmix={}\""},
+    {"mixup-prob mixup-switch-prob mixup-mode", {}, "a word of --recipe, by the same name"},
+    {"aug-repeats ra-reps", {}, "--recipe \"aug-repeats={}\""},
+    {"ra-sampler", {}, "--recipe \"aug-repeats=4\""},
+    {"tta", {}, "--recipe \"views=flip\""},
     {"remode", {}, "--recipe \"random-erase=X erase-value=0\", one value of the normalised image"},
     {"pretrained weights", {}, "--init-from FILE, which scripts/get_weights.sh NAME fetches"},
     {"model-ema", {}, "--ema X, the decay, such as 0.9998"},
@@ -83,18 +96,9 @@ constexpr std::array foreign_options = std::to_array<ForeignOption>({
     {"start-timeline timeline-filename", {}, "--timeline {}"},
     {"fp16-allreduce", {}, "--gradient-dtype fp16"},
 
-    {"clip-grad clip-grad-norm gradient-clip-val max-grad-norm",
-     {},
-     {},
-     "gradients are not clipped"},
     {"drop-path", {}, {}, "stochastic depth is a layer of the network (--print-model)"},
     {"drop dropout", {}, {}, "dropout is a layer of the network (--print-model)"},
-    {"mixup mixup-alpha cutmix cutmix-alpha", {}, {}, "images are not mixed"},
-    {"ra-sampler", {}, {}, "each image comes once an epoch"},
-    {"min-lr", {}, {}, "the cosine falls to 0"},
     {"norm-weight-decay bias-weight-decay", {}, {}, "scales and biases never decay; leave it out"},
-    {"bce-loss", {}, {}, "the loss is softmax cross-entropy"},
-    {"tta", {}, {}, "each image is evaluated once"},
     {"log-wandb report-to", {}, {}, "--metrics FILE.jsonl and --tensorboard DIR write files"},
     {"channels-last", {}, {}, "each device has its own layout; leave it out"},
     {"torchcompile compile", {}, {}, "every network is compiled; leave it out"},
@@ -120,6 +124,10 @@ constexpr std::array foreign_values = std::to_array<ForeignValue>({
     {"optimizer", "sgd_momentum sgd-momentum", "say momentum"},
     {"lr-schedule", "cosineannealinglr cosineannealing cosine_annealing", "say cosine"},
     {"lr-schedule", "steplr", "say step:EPOCHS:FACTOR"},
+    {"lr-schedule", "multisteplr multi-step multi_step", "say multistep:EPOCH,EPOCH,...:FACTOR"},
+    {"lr-schedule", "onecyclelr one-cycle one_cycle", "say onecycle"},
+    {"lr-schedule", "linearlr", "say linear:FLOOR"},
+    {"lr-schedule", "polynomiallr poly", "say polynomial:POWER"},
     {"lr-schedule", "exponentiallr", "say exponential:EPOCHS:FACTOR"},
     {"precision", "amp mixed", "say fp16 or bf16; auto is fp16 on a GPU"},
     {"precision", "16 16-mixed fp16-mixed float16 half", "say fp16"},

@@ -210,7 +210,10 @@ void add_optimizer(Table& t, Options& o) {
         enumerator<optim::OptimizerKind>());
   t.add(o.lr, {"lr", "X", "peak learning rate", recipe}, number(0, million));
   t.add(o.lr_schedule,
-        {"lr-schedule", "S", "constant | step:EPOCHS:FACTOR | exponential:EPOCHS:FACTOR | cosine",
+        {"lr-schedule", "S",
+         "constant | cosine[:FLOOR] | linear[:FLOOR] | polynomial:POWER[:FLOOR] | onecycle | "
+         "step:EPOCHS:FACTOR | multistep:EPOCH,...:FACTOR | exponential:EPOCHS:FACTOR | "
+         "piecewise:EPOCH=FACTOR,...; EPOCH may be 50%; behind it :by-epoch, if it changes so",
          recipe},
         decay_value());
   t.add(o.warmup_epochs, {"warmup-epochs", "E", "in which the rate rises to --lr", recipe},
@@ -225,6 +228,9 @@ void add_optimizer(Table& t, Options& o) {
          "of the loss; balanced: in inverse proportion to a class's images; FILE: class,weight",
          "all 1"},
         any_text());
+  t.add(o.clip_grad,
+        {"clip-grad", "X", "most that the norm of all gradients may be; 0: any", "none, or recipe"},
+        number(0, million));
   t.add(o.ema, {"ema", "X", "decay of the weights' average; 0: none", recipe},
         number(0, 0.9999999));
   t.add(o.factors.lr,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "ringtrain/base/philox.hpp"
@@ -10,6 +11,8 @@ double draw(const Initialiser& how, Philox& random) {
   switch (how.kind) {
     case Initialiser::Kind::constant:
       return how.value;
+    case Initialiser::Kind::whitening:
+      return 0;
     case Initialiser::Kind::normal:
       return how.value * random.normal();
     case Initialiser::Kind::uniform:
@@ -20,6 +23,16 @@ double draw(const Initialiser& how, Philox& random) {
   double z = random.normal();
   while (std::abs(z) > 2) z = random.normal();
   return how.value * z;
+}
+
+// out x height x width x in
+void hand_on(const std::vector<std::size_t>& dims, std::span<float> weights) {
+  const std::size_t filter = dims[1] * dims[2] * dims[3];
+  const std::size_t centre = (dims[1] / 2 * dims[2] + dims[2] / 2) * dims[3];
+  for (std::size_t c = 0; c < std::min(dims[0], dims[3]); ++c) {
+    std::ranges::fill(weights.subspan(c * filter, filter), 0.0f);
+    weights[c * filter + centre + c] = 1;
+  }
 }
 
 }  // namespace
@@ -35,6 +48,9 @@ void initialise(const Graph& graph, std::uint64_t seed, std::span<float> paramet
           static_cast<float>(draw(graph.parameters[p].initial, random));
       if (i % piece == 0) advance(progress);
     }
+    const Parameter& parameter = graph.parameters[p];
+    if (parameter.initial.dirac)
+      hand_on(parameter.dims, parameters.subspan(ranges[p].first, ranges[p].count));
   }
   for (const compute::StatisticsRange& range : graph.statistics_ranges())
     for (std::size_t i = 0; i < range.count; ++i)

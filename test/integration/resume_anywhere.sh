@@ -23,11 +23,15 @@ dropout
 fc = matrix_product outputs=$classes
 loss
 MODEL
+# What mixes images and looks ahead; a schedule with kinks.
+sed -e 's/^images.*/images flip=alternating pad=2 pad-mode=reflect mixup=0.4 cutmix=1 aug-repeats=2 cutout=6/' \
+  -e 's/lr-schedule=cosine/lr-schedule=multistep:30%,60%:0.1 clip-grad=1 ema-every=3 ema-warmup=power:2 lookahead=yes/' all.model >mixed.model
 shared="--data shapes --threads 1 --eval-every 0 --log-every 1"
 kinds=( # ranks, options; half a second or so each
   "1 --model-file all.model --steps 200 --batch 16 --ema 0.9"
   "2 --model-file all.model --epochs 1 --global-batch 51 --optimizer adamw --ema 0.99 --label-smoothing 0.1"
   "3 --model-file all.model --steps 80 --global-batch 34 --accumulate 2 --optimizer rmsprop --sync-batchnorm"
+  "3 --model-file mixed.model --steps 80 --global-batch 33 --accumulate 3 --ema 0.9"
   "2 --model cifar10_cnn --steps 40 --batch 4 --ema 0.9999"
   "2 --model resnet20 --steps 60 --global-batch 9 --optimizer lars --lr 1"
   "3 --model mlp --epochs 2 --global-batch 128 --eval-every 1 --optimizer adam"

@@ -19,6 +19,11 @@ train::RunPlan plan_of(const RecipeRun& run) {
   options.batch = run.batch;
   options.lr = run.learning_rate;
   options.ema = 0;
+  if (run.model == "resnet50") {  // as the values of torchvision were made
+    options.label_smoothing = 0.1;
+    options.weight_decay = 5e-5;
+    options.recipe = "norm-decay=0 bias-decay=0";
+  }
   return train::make_run_plan(options, 1, 0, 1);
 }
 

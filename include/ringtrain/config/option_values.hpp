@@ -79,7 +79,7 @@ template <>
 inline constexpr std::array names_of<ExportFormat> = {"onnx", "safetensors", "torch"};
 template <>
 inline constexpr std::array names_of<optim::OptimizerKind> = {
-    "sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "lars"};
+    "sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "lars", "lion"};
 
 /// `names` with `separator` between them.
 template <class Names>

@@ -168,7 +168,7 @@ struct Options {
   std::optional<optim::OptimizerKind> optimizer;
   std::optional<double> lr;
   std::optional<optim::Decay> lr_schedule;
-  std::optional<double> warmup_epochs, weight_decay, label_smoothing, ema;
+  std::optional<double> warmup_epochs, weight_decay, label_smoothing, clip_grad, ema;
   std::string class_weights;  ///< "balanced", or a CSV file; empty: all are 1
   Factors factors;
   OnNan on_nan = OnNan::stop;

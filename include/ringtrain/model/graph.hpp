@@ -21,15 +21,17 @@ namespace ringtrain::model {
 
 /// How a parameter's first value is drawn. Fan-in and fan-out are those of its layer.
 struct Initialiser {
-  enum class Kind { constant, normal, truncated_normal, uniform };
+  enum class Kind { constant, normal, truncated_normal, uniform, whitening };
   constexpr Initialiser(double constant = 0) : value(constant) {}
   constexpr Initialiser(Kind how, double of) : kind(how), value(of) {}
   template <std::same_as<bool> Bool>
   Initialiser(Bool) = delete;  // is no constant
   Kind kind = Kind::constant;
   /// The constant; the standard deviation of (the untruncated) normal; the bound of uniform.
-  /// Truncated: redrawn beyond two deviations.
+  /// Truncated: redrawn beyond two deviations. Whitening: the epsilon of WhiteningFilters, which
+  /// need images.
   double value;
+  bool dirac = false;  ///< the first filters hand on a channel each, as torch's dirac_() has it
 };
 
 /// One named parameter tensor. Weights of a convolution: out x kernel height x kernel width x in,

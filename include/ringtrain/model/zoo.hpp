@@ -13,6 +13,13 @@ namespace ringtrain::model {
 /// How images are scaled: Pillow's filters of these names.
 enum class Interpolation { bilinear, bicubic };
 
+/// What an evaluation sees of an image.
+enum class TestViews {
+  one,
+  flip,       ///< and its mirror image
+  flip_shift  ///< both, and shifted by a pixel to the lower right and to the upper left
+};
+
 /// How a model is trained unless the user says otherwise.
 struct Recipe {
   int batch = 128;  ///< images a rank and step
@@ -23,19 +30,35 @@ struct Recipe {
   int learning_rate_batch = 0;
   std::string schedule = "cosine";  ///< as for --lr-schedule
   double warmup_epochs = 0;
+  double warmup_factor = 0.01;  ///< of the rate, at the first step
   double weight_decay = 0;
+  double norm_decay = 0, bias_decay = 0;  ///< of gammas and betas, and of biases: times that
+  std::string lr_factor, decay_factor;    ///< as for --lr-factor and --decay-factor
+  std::string freeze;                     ///< as for --freeze
   double momentum = 0.9;
   double label_smoothing = 0;
-  double ema = 0;              ///< decay of the moving average used in evaluation; 0: none
-  std::string source = "own";  ///< whose network it is
-  double top1 = 0;             ///< published, in percent; 0: none
+  /// Binary cross-entropy in training, by timm's names.
+  bool bce_loss = false, bce_sum = false;
+  double bce_target_threshold = 0;
+  double clip_grad = 0;           ///< most that the norm of all gradients may be; 0: any
+  double ema = 0;                 ///< decay of the moving average used in evaluation; 0: none
+  int ema_every = 1;              ///< updates
+  std::string ema_warmup = "tf";  ///< tf, timm, none, power:P or epochs:E
+  bool lookahead = false;         ///< weights become their average then
+  double beta1 = 0.9;
+  std::optional<double> beta2;  ///< none: 0.999, or 0.99 for lion
+  double epsilon = 0;           ///< 0: 1e-8, or 1 for rmsprop
+  std::string source = "own";   ///< whose network it is
+  double top1 = 0;              ///< published, in percent; 0: none
 
   // How training images are varied; evaluation takes the centre.
   int pad = 0;                       ///< then a random crop back to the input's size
   bool random_crop = false;          ///< of the input's size out of a larger image
   bool random_resized_crop = false;  ///< area and aspect of Szegedy et al. 2015
   double smallest_area = 0.08;       ///< of a random resized crop
+  bool pad_reflected = false;        ///< not black
   bool flip = true;
+  bool alternating_flip = false;      ///< in place of a random one
   std::string auto_augment = "none";  ///< a policy, as io::parse_policy() reads it
   float brightness = 0;               ///< +- grey levels of 0..255
   float least_contrast = 1, most_contrast = 1;
@@ -47,6 +70,12 @@ struct Recipe {
   float least_erased_aspect = 0.3f, most_erased_aspect = 3.3f;
   bool even_erased_aspect = false;  ///< not even on a log scale
   float erased_value = 0;
+  int cutout = 0;  ///< side of a square that is erased; 0: none
+  bool cutout_inside = false;
+  /// How pairs are mixed, as io::Mixing has it.
+  double mixup = 0, cutmix = 0, mixup_probability = 1, cutmix_share = 0.5;
+  bool mixes_by_step = false;
+  int augment_repeats = 1;         ///< of an image in an epoch
   double evaluation_fraction = 1;  ///< of each side, cut from the centre and stretched
   /// The shorter side's fraction is cut instead, as a square is out of a photograph.
   bool keep_aspect = false;
@@ -56,8 +85,11 @@ struct Recipe {
   int training_size = 0, evaluation_size = 0;  ///< of images; 0: the input's
   Interpolation interpolation = Interpolation::bilinear,
                 evaluation_interpolation = Interpolation::bilinear;
+  TestViews views = TestViews::one;
   bool imagenet_labels = false;  ///< its classes are imagenet_classes()
 
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
+  bool erases() const { return random_erase > 0 || cutout > 0; }
   bool jitters_colors() const {
     return brightness > 0 || hue > 0 || least_contrast != 1 || most_contrast != 1 ||
            least_saturation != 1 || most_saturation != 1;

@@ -66,7 +66,7 @@ Model ModelFile::read(std::string_view text) {
   model_.graph = layers_->finish();
   auto& input = std::get<ImageInput>(model_.graph.nodes[0].operation);
   input.jitter = model_.recipe.jitters_colors();
-  input.erase = model_.recipe.random_erase > 0;
+  input.erase = model_.recipe.erases();
   model_.input = model_.graph.tensors[0];
   if (model_.recipe.auto_augment != "none" && model_.input.channels > 3)
     throw Error(Exit::usage, "auto-augment=" + brief(model_.recipe.auto_augment),

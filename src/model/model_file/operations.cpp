@@ -19,6 +19,7 @@ constexpr double large = 1e6;
 struct Fans {
   double in, out;
   int groups = 1;
+  double filters = 0;  ///< of a convolution
 };
 
 // Also the weights' number: a product that no integer holds must not wrap around.
@@ -41,9 +42,15 @@ Initialiser read_initialiser(const std::string& text, const Fans& fans) {
   if (parts.size() == 2 && parts[0] == "normal") return {normal, value()};
   if (parts.size() == 2 && parts[0] == "truncated_normal") return {truncated_normal, value()};
   if (parts.size() == 2 && parts[0] == "uniform") return {uniform, value()};
+  if (parts.size() == 2 && parts[0] == "whitening") {
+    if (fans.filters != 2 * fans.in)
+      throw BadValue(
+          fmt::format("whitens windows of {:.0f} values with twice as many channels", fans.in));
+    return {whitening, value()};
+  }
   throw BadValue(
       "must be he_fan_in, he_fan_out, he_group_fan_out, uniform_fan_in, uniform_fan_out, "
-      "normal:DEVIATION, truncated_normal:DEVIATION or uniform:BOUND");
+      "normal:DEVIATION, truncated_normal:DEVIATION, uniform:BOUND or whitening:EPSILON");
 }
 
 Initialiser initialiser(const Values& values, const std::string& usual, const Fans& fans) {
@@ -77,9 +84,13 @@ compute::TensorId convolution(const LayerLine& line) {
   o.groups = line.values.whole("groups", 1, most_channels, 1);
   read_padding(line.values, Padding::same, std::min(height, width) - 1, o);
   const double pixels = double(height) * width;
-  const Fans fans{pixels * line.shape().channels / o.groups, pixels * o.channels, o.groups};
+  const Fans fans{pixels * line.shape().channels / o.groups, pixels * o.channels, o.groups,
+                  double(o.channels)};
   check_weights(fans, fans.in * o.channels);
   o.initial = initialiser(line.values, "he_fan_out", fans);
+  o.initial.dirac = line.values.yes("dirac", false);
+  if (o.initial.dirac && (o.groups > 1 || height % 2 == 0 || width % 2 == 0))
+    throw Error(Exit::usage, "dirac=yes", "needs a kernel with a middle, and one group");
   o.bias = initial_bias(line.values, std::nullopt, fans);
   o.decay = line.values.yes("decay", true);
   return line.graph.convolution(line.name, line.x(), o);
@@ -214,7 +225,7 @@ compute::TensorId loss(const LayerLine& line) {
 }
 
 constexpr OperationEntry own_entries[] = {
-    {"convolution", one, one, true, "channels kernel stride groups padding init bias decay",
+    {"convolution", one, one, true, "channels kernel stride groups padding init dirac bias decay",
      convolution},
     {"linear", one, one, true, "channels init bias decay", linear},
     {"matrix_product", one, one, true, "outputs init bias decay", matrix_product},

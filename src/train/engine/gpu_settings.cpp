@@ -21,8 +21,8 @@ void show_line(const std::string& line) { write_stderr(line + "\n"); }
 compute::GpuTrainingSettings training_settings(const RunPlan& plan, View averaged_statistics) {
   const optim::OptimizerSettings& o = plan.optimizer;
   compute::GpuTrainingSettings settings;
-  settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
-                   o.epsilon, o.ema,      o.trust_coefficient};
+  settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1,     o.beta2,
+                   o.epsilon, o.ema,      o.trust_coefficient, o.clip_norm, o.average};
   settings.decays = optim::decay_segments(o, plan.model.graph.learning_count());
   settings.momenta = momenta_of(plan.model.graph);
   settings.averaged_statistics = averaged_statistics;

@@ -9,6 +9,9 @@
 #include <variant>
 
 #include "ringtrain/allreduce/mpi/agreement.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/io/loader/loader.hpp"
+#include "ringtrain/model/whitening.hpp"
 
 namespace ringtrain::train {
 
@@ -24,11 +27,16 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
   };
 }
 
-// Of training, auxiliary heads included: an evaluation's loss is of all samples alike.
-void weigh(compute::Schedule& schedule, const std::vector<float>& class_weights) {
+// Of training, auxiliary heads included: an evaluation's loss is the cross-entropy of all samples
+// alike.
+void set_losses(compute::Schedule& schedule, const RunPlan& plan) {
+  const model::Recipe& recipe = plan.model.recipe;
   for (compute::Step& step : schedule.steps)
-    if (auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
-      loss->class_weights = class_weights;
+    if (auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step)) {
+      loss->class_weights = plan.class_weights;
+      if (recipe.bce_loss)
+        loss->binary = {recipe.bce_sum, static_cast<float>(recipe.bce_target_threshold)};
+    }
 }
 
 }  // namespace
@@ -40,7 +48,7 @@ compute::Schedule make_schedule(const RunPlan& plan, const model::Supports& supp
       static_cast<float>(*plan.options.label_smoothing), allowed(plan.options.fusion, supports),
       true,
       plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
-  if (mode == model::Mode::training) weigh(schedule, plan.class_weights);
+  if (mode == model::Mode::training) set_losses(schedule, plan);
   return schedule;
 }
 
@@ -52,11 +60,57 @@ compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& bac
   return make_schedule(plan, supports, mode, images);
 }
 
+namespace {
+
+// Of the first images, as an evaluation sees them.
+std::vector<double> whitening_filters(const RunPlan& plan, const model::Parameter& parameter,
+                                      WorkProgress* progress) {
+  constexpr std::uint64_t most_images = 5000;  // airbench's
+  const auto& input = std::get<model::ImageInput>(plan.model.graph.nodes[0].operation);
+  const int channels = plan.model.input.channels;
+  if (input.normalisation == compute::Normalisation::standardise_image ||
+      parameter.dims[3] != static_cast<std::size_t>(channels))
+    throw Error(Exit::usage, parameter.name + ": init=whitening",
+                "is for a layer that reads the input, which has mean and deviation");
+  model::WhiteningFilters filters(static_cast<int>(parameter.dims[1]),
+                                  static_cast<int>(parameter.dims[2]), channels);
+  io::LoaderOptions options = plan.loader(io::Split::evaluation);
+  options.global_batch = 100;
+  options.share = {0, options.global_batch};
+  io::Loader loader(*plan.training, options);
+  for (std::uint64_t seen = 0; seen < most_images; seen += options.share.count) {
+    const Batch* batch = loader.next();
+    if (batch == nullptr) break;
+    const std::span images(batch->images);
+    for (int i = 0; i < batch->size(); ++i)
+      if (batch->samples[i].target.label >= 0)
+        filters.add(images.subspan(i * batch->image_bytes(), batch->image_bytes()), batch->height,
+                    batch->width);
+    advance(progress);
+  }
+  const auto of_channels = [&](std::vector<float> numbers) {
+    numbers.resize(channels, numbers[0]);
+    return numbers;
+  };
+  return filters.filters(of_channels(input.mean), of_channels(input.deviation),
+                         parameter.initial.value);
+}
+
+}  // namespace
+
 InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
   const model::Graph& graph = plan.model.graph;
   InitialValues values{std::vector<float>(graph.parameter_count()),
                        std::vector<float>(graph.statistic_count())};
   model::initialise(graph, plan.options.seed, values.parameters, values.statistics, progress);
+  const std::vector<Range> ranges = graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const model::Parameter& parameter = graph.parameters[p];
+    if (parameter.initial.kind != model::Initialiser::Kind::whitening || !plan.training) continue;
+    const std::vector<double> filters = whitening_filters(plan, parameter, progress);
+    for (std::size_t i = 0; i < filters.size(); ++i)
+      values.parameters[ranges[p].first + i] = static_cast<float>(filters[i]);
+  }
   return values;
 }
 

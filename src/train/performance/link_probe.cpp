@@ -158,7 +158,7 @@ std::string LinkProbe::command_of(const metrics::ScalingForecast& verdict) const
   if (verdict.larger->narrow) set("gradient-dtype", "bf16");
   if (verdict.larger->narrow && o.tune.mode == config::Tune::Mode::all) set("tuning", "auto");
   set("lr", fmt::format("{:.3g}", plan_.learning_rate_of_batch(times)));
-  set("warmup-epochs", fmt::format("{:.3g}", epochs));
+  if (!o.lr_schedule->warms_up()) set("warmup-epochs", fmt::format("{:.3g}", epochs));
   if (!o.checkpoint_dir.empty())
     set("checkpoint-dir", fmt::format("{}-batch{}", o.checkpoint_dir, verdict.larger->batch));
   return for_shell(words);

@@ -39,16 +39,44 @@ io::Interpolation interpolation_of(model::Interpolation named) {
                                                 : io::Interpolation::bilinear;
 }
 
-// What timm puts where an image does not reach: the mean that is normalised away.
-std::array<std::uint8_t, 3> outside_of(const model::Model& model) {
+// What `value` of the normalised image is in 8 bits. Before images are mixed they are not
+// normalised, so that is where parts are erased.
+io::Colour colour_of(const model::Model& model, float value) {
   const auto& input = std::get<model::ImageInput>(model.graph.nodes[0].operation);
-  std::array<std::uint8_t, 3> colour{128, 128, 128};
-  if (input.normalisation == compute::Normalisation::standardise_image) return colour;
+  if (input.normalisation == compute::Normalisation::standardise_image)
+    throw Error(Exit::usage, "random-erase and cutout with mixup or cutmix",
+                "need an input with mean and deviation, not standardise=yes");
+  io::Colour colour{};
   for (std::size_t c = 0; c < colour.size(); ++c) {
-    const float mean = input.mean[std::min(c, input.mean.size() - 1)];
-    colour[c] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(255 * mean), 0.f, 255.f));
+    const float part = input.mean[std::min(c, input.mean.size() - 1)] +
+                       value * input.deviation[std::min(c, input.deviation.size() - 1)];
+    colour[c] = static_cast<std::uint8_t>(std::clamp(std::nearbyint(255 * part), 0.f, 255.f));
   }
   return colour;
+}
+
+// What timm puts where an image does not reach: the mean that is normalised away.
+io::Colour outside_of(const model::Model& model) {
+  const auto& input = std::get<model::ImageInput>(model.graph.nodes[0].operation);
+  if (input.normalisation == compute::Normalisation::standardise_image) return {128, 128, 128};
+  return colour_of(model, 0);
+}
+
+void add_erasing(const model::Model& model, io::Augmentation& a) {
+  const model::Recipe& recipe = model.recipe;
+  if (!recipe.erases()) return;
+  std::optional<io::Colour> colour;
+  if (recipe.mixes()) colour = colour_of(model, recipe.random_erase > 0 ? recipe.erased_value : 0);
+  if (recipe.cutout > 0)
+    a.operations.push_back(io::Cutout{recipe.cutout, recipe.cutout_inside, colour});
+  else
+    a.operations.push_back(
+        io::RandomErasing{.probability = recipe.random_erase,
+                          .area = {recipe.least_erased_area, recipe.most_erased_area},
+                          .aspect = {recipe.least_erased_aspect, recipe.most_erased_aspect},
+                          .even_aspect = recipe.even_erased_aspect,
+                          .value = recipe.erased_value,
+                          .colour = colour});
 }
 
 void add_policy(const model::Model& model, io::Augmentation& a) {
@@ -81,8 +109,11 @@ io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
     a.operations.push_back(
         io::RandomResizedCrop{.area = {static_cast<float>(recipe.smallest_area), 1}});
   else if (recipe.random_crop || recipe.pad > 0)
-    a.operations.push_back(io::RandomCrop{.padding = recipe.pad});
-  if (recipe.flip) a.operations.push_back(io::RandomHorizontalFlip{});
+    a.operations.push_back(io::RandomCrop{recipe.pad, recipe.pad_reflected});
+  if (recipe.alternating_flip)
+    a.operations.push_back(io::AlternatingFlip{});
+  else if (recipe.flip)
+    a.operations.push_back(io::RandomHorizontalFlip{});
   add_policy(model, a);
   if (recipe.jitters_colors())
     a.operations.push_back(
@@ -90,13 +121,10 @@ io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
                               .contrast = {recipe.least_contrast, recipe.most_contrast},
                               .saturation = {recipe.least_saturation, recipe.most_saturation},
                               .hue = {-recipe.hue, recipe.hue}});
-  if (recipe.random_erase > 0)
-    a.operations.push_back(
-        io::RandomErasing{.probability = recipe.random_erase,
-                          .area = {recipe.least_erased_area, recipe.most_erased_area},
-                          .aspect = {recipe.least_erased_aspect, recipe.most_erased_aspect},
-                          .even_aspect = recipe.even_erased_aspect,
-                          .value = recipe.erased_value});
+  add_erasing(model, a);
+  a.mixing = {recipe.mixup, recipe.cutmix, recipe.mixup_probability, recipe.cutmix_share,
+              recipe.mixes_by_step};
+  a.repeats = recipe.augment_repeats;
   return a;
 }
 
@@ -262,6 +290,9 @@ void open_data(RunPlan& plan, const DataToOpen& how) {
 
 void plan_classes(RunPlan& plan, const Tell& tell) {
   config::Options& o = plan.options;
+  if (plan.training && o.balance && plan.model.recipe.augment_repeats > 1)
+    throw Error(Exit::usage, "--balance with aug-repeats",
+                "each says how often an image comes in an epoch; leave one of them out");
   if (!plan.training || (!o.balance && o.class_weights.empty())) return;
   const std::vector<std::string>& names = plan.training->class_names();
   const std::vector<std::uint64_t> counts = io::class_counts(*plan.training);

@@ -17,6 +17,7 @@
 #include "ringtrain/model/model_file.hpp"
 #include "train/plan/data_plan.hpp"
 #include "train/plan/model_source.hpp"
+#include "train/plan/optimizer_settings.hpp"
 #include "train/plan/parameter_factors.hpp"
 
 namespace ringtrain::train {
@@ -28,10 +29,23 @@ void complete(config::Options& o, const model::Model& model) {
   o.classes = model.classes;
   if (!o.optimizer) o.optimizer = config::enumerator<optim::OptimizerKind>().read(recipe.optimizer);
   if (!o.lr_schedule) o.lr_schedule = optim::parse_decay(recipe.schedule);
-  if (!o.warmup_epochs) o.warmup_epochs = recipe.warmup_epochs;
+  const bool warms_up = o.lr_schedule->warms_up();
+  if (!o.warmup_epochs) o.warmup_epochs = warms_up ? 0 : recipe.warmup_epochs;
+  if (warms_up && *o.warmup_epochs > 0)
+    throw Error(Exit::usage, "--warmup-epochs",
+                "is not for --lr-schedule onecycle or piecewise, which begin as they say");
   if (!o.weight_decay) o.weight_decay = recipe.weight_decay;
   if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
   if (!o.ema) o.ema = recipe.ema;
+  if (!o.clip_grad && recipe.clip_grad > 0) o.clip_grad = recipe.clip_grad;
+  if (!o.eval_only) {
+    const auto factors = config::name_factors();
+    if (o.factors.lr.empty() && !recipe.lr_factor.empty())
+      o.factors.lr = factors.read(recipe.lr_factor);
+    if (o.factors.decay.empty() && !recipe.decay_factor.empty())
+      o.factors.decay = factors.read(recipe.decay_factor);
+    if (o.freeze.empty()) o.freeze = recipe.freeze;
+  }
   if (!o.bucket_mb) o.bucket_mb = 0.5;
   if (!o.check_every) o.check_every = 100;
 }
@@ -46,26 +60,6 @@ double usual_rate(const model::Recipe& recipe, double global_batch) {
 double grown(optim::OptimizerKind kind, double learning_rate, double times) {
   const bool adam = kind == optim::OptimizerKind::adam || kind == optim::OptimizerKind::adamw;
   return learning_rate * (adam ? std::sqrt(times) : times);
-}
-
-optim::OptimizerSettings optimizer_of(const config::Options& o, const model::Model& model) {
-  optim::OptimizerSettings settings;
-  settings.kind = *o.optimizer;
-  settings.momentum = model.recipe.momentum;
-  settings.weight_decay = *o.weight_decay;
-  settings.ema = *o.ema;
-  if (settings.kind == optim::OptimizerKind::rmsprop) settings.epsilon = 1;
-  const auto ranges = model.graph.parameter_ranges();
-  ParameterFactors factors = parameter_factors(o, model);
-  settings.rates = std::move(factors.rates);
-  for (std::size_t p = 0; p < ranges.size(); ++p) {
-    const model::Parameter& parameter = model.graph.parameters[p];
-    if (parameter.frozen) continue;
-    const bool weight = parameter.role == model::Parameter::Role::weight;
-    if (settings.kind == optim::OptimizerKind::lars ? weight : parameter.decay)
-      settings.decays.push_back({ranges[p], parameter.decay ? factors.decays[p] : 0.0});
-  }
-  return settings;
 }
 
 int most_on_a_rank(std::int64_t batch, int ranks) {
@@ -273,6 +267,7 @@ io::LoaderOptions RunPlan::loader(io::Split split) const {
   o.balance = options.balance && split == io::Split::training;
   o.global_batch = micro_batch;
   o.share = share;
+  o.micro_steps = options.accumulate;
   o.threads = data_threads;
   o.augmentation = split == io::Split::training ? augmentation : evaluated;
   o.channels = model.input.channels;
@@ -283,6 +278,7 @@ io::LoaderOptions RunPlan::lone_loader() const {
   io::LoaderOptions o = loader(io::Split::training);
   o.global_batch = share.count;
   o.share = {0, share.count};
+  o.micro_steps = 1;
   return o;
 }
 
@@ -323,6 +319,10 @@ void check_sharding(const config::Options& o, int ranks) {
         Exit::usage, "--shard-optimizer with --optimizer lars",
         "a tensor's rate needs all of its gradient, of which a rank has a part; leave one of "
         "them out");
+  if (o.clip_grad.value_or(0) > 0 && ranks > 1)
+    throw Error(Exit::usage, "--shard-optimizer with --clip-grad",
+                "a rank updates its part of the parameters before the norm of all gradients is "
+                "known; leave one of them out");
   if (!o.freeze.empty() && o.device == config::Device::cuda && ranks > 1)
     throw Error(Exit::usage, "--shard-optimizer with --freeze " + printable(o.freeze),
                 "is not there yet for GPUs; leave --shard-optimizer out: what is frozen has no "
@@ -424,9 +424,10 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   if (!plan.options.lr) plan.options.lr = usual_rate(recipe, plan.global_batch);
   plan_images(plan);
   freeze(plan);
-  plan.optimizer = optimizer_of(plan.options, plan.model);
+  plan.optimizer =
+      optimizer_settings(plan.options, plan.model, double(plan.last_step({})), plan.epochs);
   plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
-                        plan.epochs};
+                        plan.epochs, recipe.warmup_factor};
   plan.keeps_skipped =
       plan.goes_on && saved->counts_skipped && plan.counts_updates() && !plan.options.eval_only;
   return plan;
@@ -461,7 +462,8 @@ RunPlan plan_without_data(const ModelSource& source, const config::Options& opti
   complete(plan.options, plan.model);
   plan_images(plan);
   freeze(plan);
-  plan.optimizer = optimizer_of(plan.options, plan.model);
+  plan.optimizer =
+      optimizer_settings(plan.options, plan.model, double(plan.last_step({})), plan.epochs);
   plan.share.count = usual_batch.value_or(plan.model.recipe.batch);
   if (options.global_batch)
     plan.share.count = std::max(1, *options.global_batch / options.accumulate);

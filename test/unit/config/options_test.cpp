@@ -372,7 +372,7 @@ TEST_CASE("options: a bad value is refused with what it must be") {
              Contains("the plan is of one GPU"));
   CHECK_THAT(refusal("--allreduce gloo"), Contains("auto, ring, mpi, nccl"));
   CHECK_THAT(refusal("--optimizer larch"),
-             Contains("sgd, momentum, nesterov, rmsprop, adam, adamw, lars"));
+             Contains("sgd, momentum, nesterov, rmsprop, adam, adamw, lars, lion"));
   CHECK_THAT(refusal("--batch 0"), Contains("whole number from 1 to 1000000"));
   CHECK_THAT(refusal("--batch 1000001"), Contains("whole number"));
   CHECK_THAT(refusal("--batch 3.5"), Contains("whole number"));
@@ -555,7 +555,7 @@ TEST_CASE("options: a configuration file is refused as strictly as the command l
        {"[run\nepochs = 3\n", "line 1, heading [run: there are"},
        {"[[run]]\nepochs = 3\n", "line 1, heading [[run]]: there are"},
        {"[run]\nbatch_size = 3\n", "line 2, key 'batch_size': unknown; in ringtrain it is batch"},
-       {"clip-grad = 3\n", "key 'clip-grad': unknown; ringtrain does not have it"},
+       {"drop-path = 0.1\n", "key 'drop-path': unknown; ringtrain does not have it"},
        {"[run]\nepochs = true\n", "line 2, key 'epochs': true must be a whole number"},
        {"[optimizer]\n\nlr = \"fast\"\n", "line 3, key 'lr': fast must be a number"},
        {"precision = \"bfloat16\"\n",

@@ -68,6 +68,22 @@ TEST_CASE("words: policies and erasing are options of the line images") {
   CHECK(std::get<ImageInput>(changed.graph.nodes[0].operation).erase);
 }
 
+TEST_CASE("words: mixing, cutout, flips and pads are options of the line images") {
+  const Recipe r = read(with_words(small,
+                                   "mixup=0.2 cutmix=1 mixup-prob=0.9 mixup-switch-prob=0.25 "
+                                   "mixup-mode=batch aug-repeats=3 cutout=8 cutout-place=inside "
+                                   "flip=alternating crop=none pad=2 pad-mode=reflect"))
+                       .recipe;
+
+  CHECK((r.mixup == 0.2 && r.cutmix == 1 && r.mixup_probability == 0.9 && r.cutmix_share == 0.25));
+  CHECK((r.mixes_by_step && r.augment_repeats == 3));
+  CHECK((r.cutout == 8 && r.cutout_inside && r.flip && r.alternating_flip));
+  CHECK((r.pad == 2 && r.pad_reflected));
+  CHECK_THAT(refusal("cutout=8 random-erase=0.5"), Contains("give one of them"));
+  CHECK_THAT(refusal("mixup=0.2 brightness=10"), Contains("mixup and cutmix"));
+  CHECK_THAT(refusal("flip=maybe"), Contains("alternating"));
+}
+
 TEST_CASE("words: a size alone leaves the mode of the crop, and resizes take each other's place") {
   const Recipe sized = read(with_words(small, "crop=16")).recipe;
   const Recipe twice = read(with_words(with_words(small, "crop=16"), "crop=12")).recipe;

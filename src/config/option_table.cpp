@@ -83,7 +83,7 @@ void add_model_and_data(Table& t, Request& r) {
   t.add(o.freeze,
         {"freeze", "PATTERN,...",
          "leave these parameters as they are: 'features,stem.*', or '*,!fc': all but fc",
-         "none, or as resumed"},
+         "recipe, or as resumed"},
         any_text());
   t.flag(o.sync_batchnorm, "sync-batchnorm", "normalise by the images of all ranks");
 
@@ -237,14 +237,14 @@ void add_optimizer(Table& t, Options& o) {
         {.name = "lr-factor",
          .argument = "PATTERN=X,...",
          .description = "times --lr, for parameters of these names: \"fc.*=10,conv1.weight=0.1\"",
-         .unset = "none, or as resumed",
+         .unset = "recipe, or as resumed",
          .joins = true},
         name_factors());
   t.add(o.factors.decay,
         {.name = "decay-factor",
          .argument = "PATTERN=X,...",
          .description = "likewise, times --weight-decay",
-         .unset = "none, or as resumed",
+         .unset = "recipe, or as resumed",
          .joins = true},
         name_factors());
   t.add(o.factors.head_lr,

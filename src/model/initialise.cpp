@@ -26,7 +26,7 @@ double draw(const Initialiser& how, Philox& random) {
 }
 
 // out x height x width x in
-void hand_on(const std::vector<std::size_t>& dims, std::span<float> weights) {
+void set_dirac(const std::vector<std::size_t>& dims, std::span<float> weights) {
   const std::size_t filter = dims[1] * dims[2] * dims[3];
   const std::size_t centre = (dims[1] / 2 * dims[2] + dims[2] / 2) * dims[3];
   for (std::size_t c = 0; c < std::min(dims[0], dims[3]); ++c) {
@@ -50,7 +50,7 @@ void initialise(const Graph& graph, std::uint64_t seed, std::span<float> paramet
     }
     const Parameter& parameter = graph.parameters[p];
     if (parameter.initial.dirac)
-      hand_on(parameter.dims, parameters.subspan(ranges[p].first, ranges[p].count));
+      set_dirac(parameter.dims, parameters.subspan(ranges[p].first, ranges[p].count));
   }
   for (const compute::StatisticsRange& range : graph.statistics_ranges())
     for (std::size_t i = 0; i < range.count; ++i)

@@ -80,6 +80,8 @@ void WhiteningFilters::add(std::span<const std::uint8_t> image, int image_height
 std::vector<double> WhiteningFilters::filters(std::span<const float> mean,
                                               std::span<const float> deviation,
                                               double epsilon) const {
+  if (windows_ == 0)
+    throw Error(Exit::data, "init=whitening", "no image is as large as a window of the filters");
   const auto factor = [&](std::size_t i) { return 1 / (255.0 * deviation[i % channels_]); };
   const auto shift = [&](std::size_t i) {
     return -double(mean[i % channels_]) / deviation[i % channels_];

@@ -192,8 +192,15 @@ void Optimizer::begin(const UpdateScalars& scalars) {
 void Optimizer::clip() {
   if (settings_.clip_norm == 0 || gradients_.size() == 0) return;
   expects(!part_, "Optimizer::clip: of all parameters");
-  const double length =
-      now_.gradient_scale * norm(gradients_, {0, gradients_.size()}, chunk_squares_);
+  double squares = 0;
+  std::size_t first = 0;
+  for (const compute::DecaySegment& segment : segments_) {
+    const double part =
+        segment.rate == 0 ? 0 : norm(gradients_, {first, segment.end - first}, chunk_squares_);
+    squares += part * part;
+    first = segment.end;
+  }
+  const double length = now_.gradient_scale * std::sqrt(squares);
   const double factor = settings_.clip_norm / (length + compute::clip_epsilon);
   if (factor < 1) now_.gradient_scale *= factor;
 }
@@ -314,7 +321,7 @@ void Optimizer::move_average(Range range) const {
   if (!ema || average_decay() == 1) return;
   kernels::move_average(ema->data() + range.first, parameters_.data() + range.first, range.count,
                         static_cast<float>(1 - average_decay()));
-  if (settings_.average.pulls)
+  if (settings_.average.lookahead)
     std::copy_n(ema->data() + range.first, range.count, parameters_.data() + range.first);
 }
 

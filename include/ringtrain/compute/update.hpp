@@ -47,14 +47,14 @@ struct AverageTiming {
     tensorflow,  ///< at most (1 + t) / (10 + t), t updates before this one
     timm,        ///< at most 1 - (1 + t)^(-2/3)
     none,
-    power,   ///< times ((t + 1) / length)^power, until t is `length`
-    follows  ///< 0 in the first `length` updates
+    power,  ///< times ((t + 1) / length)^power, until t is `length`
+    copies  ///< 0 in the first `length` updates
   };
   Warmup warmup = Warmup::tensorflow;
   std::int32_t every = 1;  ///< so many updates
   double length = 1, power = 1;
   /// What is averaged becomes its average then: lookahead (Zhang et al. 2019, arXiv:1907.08610).
-  bool pulls = false;
+  bool lookahead = false;
 
   /// What the average keeps of itself behind an update with `before` others before it; 1: all.
   template <class Number>
@@ -64,7 +64,7 @@ struct AverageTiming {
     Number young = 1;
     if (warmup == Warmup::tensorflow) young = now / (10 + before);
     if (warmup == Warmup::timm) young = 1 - std::pow(now, Number(-2) / 3);
-    if (warmup == Warmup::follows && now <= length) young = 0;
+    if (warmup == Warmup::copies && now <= length) young = 0;
     if (warmup == Warmup::power && now < length) return limit * std::pow(now / length, power);
     return limit < young ? limit : young;
   }

@@ -17,7 +17,7 @@ class WhiteningFilters {
   /// Counts all windows of an image, whose 8-bit values are interleaved.
   void add(std::span<const std::uint8_t> image, int image_height, int image_width);
   /// For images that are (v / 255 - mean) / deviation, by channel: filters x window. Twice as many
-  /// filters as a window has values.
+  /// filters as a window has values. Throws Error (data) where no window was counted.
   std::vector<double> filters(std::span<const float> mean, std::span<const float> deviation,
                               double epsilon) const;
 

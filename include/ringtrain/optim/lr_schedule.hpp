@@ -56,8 +56,8 @@ struct Decay {
 /// - `step:EPOCHS:FACTOR`, a staircase; `multistep:EPOCH,EPOCH,...:FACTOR`, one of uneven steps
 /// - `exponential:EPOCHS:FACTOR`, the same factor, spread evenly
 /// - `cosine[:FLOOR]`, `linear[:FLOOR]`, `polynomial:POWER[:FLOOR]`: to FLOOR (0) of the peak
-/// - `onecycle[:EPOCH]`: torch's OneCycleLR, from 1/25 of the peak to all of it at EPOCH (30%), and
-///   to 1/250,000 at the end, both along a cosine
+/// - `onecycle[:EPOCH]`: the curve of torch's OneCycleLR, by the place in the run in place of the
+///   step's number: from 1/25 of the peak to all of it at EPOCH (30%), and to 1/250,000 at the end
 /// - `piecewise:EPOCH=FACTOR,...`: linear between these, constant outside
 ///
 /// Behind any of them, `:by-epoch`. Throws std::invalid_argument that says what it must be.

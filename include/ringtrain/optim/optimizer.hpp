@@ -90,7 +90,8 @@ class Optimizer {
   /// Starts a step: update() covers each parameter once before the next begin().
   void begin(const UpdateScalars& scalars);
   /// Once all gradients are summed, before update(): scales them so that the norm of all together
-  /// is at most the settings' clip_norm, as torch.nn.utils.clip_grad_norm_ does. Not with a part.
+  /// is at most the settings' clip_norm, as torch.nn.utils.clip_grad_norm_ does. Those whose rate
+  /// is 0 do not count. Not with a part.
   void clip();
   /// Updates the parameters of `summed` from their gradients, which it leaves as they are. lars
   /// waits with a tensor until all of it is summed: its gradients stay as they are until then.
@@ -125,7 +126,7 @@ class Optimizer {
   /// What the average keeps of itself in the step that begin() started.
   double average_decay() const;
   /// Whether what is averaged becomes its average in this step.
-  bool pulls() const { return settings_.average.pulls && average_decay() != 1; }
+  bool looks_ahead() const { return settings_.average.lookahead && average_decay() != 1; }
 
  private:
   std::size_t place_part();

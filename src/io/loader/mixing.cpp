@@ -11,7 +11,10 @@ double drawn(Philox& random) { return double(random.uniform()) + 0x1p-25; }
 
 // Marsaglia and Tsang, "A simple method for generating gamma variables" (ACM TOMS 26, 2000).
 double draw_gamma(Philox& random, double shape) {
-  if (shape < 1) return draw_gamma(random, shape + 1) * std::pow(drawn(random), 1 / shape);
+  if (shape < 1) {
+    const double larger = draw_gamma(random, shape + 1);
+    return larger * std::pow(drawn(random), 1 / shape);
+  }
   const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   while (true) {
     const double x = random.normal(), root = 1 + c * x, v = root * root * root;
@@ -22,7 +25,8 @@ double draw_gamma(Philox& random, double shape) {
 // Of Beta(alpha, alpha).
 double draw_part(Philox& random, double alpha) {
   const double a = draw_gamma(random, alpha), b = draw_gamma(random, alpha);
-  return a + b > 0 ? a / (a + b) : 0.5;
+  if (a + b > 0) return a / (a + b);
+  return random.uniform() < 0.5f ? 0 : 1;  // both are too small to tell
 }
 
 // A box around a random pixel, as far as it lies in the image: torchvision's CutMix.

@@ -28,7 +28,8 @@ class Permutations {
 class Sampler {
  public:
   /// Every epoch is a permutation of its own of `size` samples. With repeats, each sample of its
-  /// beginning comes so often, never twice among two neighbours (see Augmentation::repeats).
+  /// beginning comes so often, not twice among two neighbours but at an epoch's end (see
+  /// Augmentation::repeats).
   Sampler(std::uint64_t size, std::uint64_t seed, int repeats = 1);
   /// Every epoch has as many draws as there are `labels`, one a sample. Each class that has samples
   /// gets equally many of them, or one more. Its samples come in passes, each a permutation of its

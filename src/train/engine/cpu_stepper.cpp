@@ -162,7 +162,7 @@ void CpuStepper::update() {
   const View averaged = parts_.buffers.averaged_statistics;
   if (averaged.size() == 0) return;
   optim::move_average(averaged, parts_.buffers.statistics, parts_.optimizer.average_decay());
-  if (parts_.optimizer.pulls())
+  if (parts_.optimizer.looks_ahead())
     std::ranges::copy(averaged.host(), parts_.buffers.statistics.view().data());
 }
 

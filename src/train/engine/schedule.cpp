@@ -62,7 +62,7 @@ compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& bac
 
 namespace {
 
-// Of the first images, as an evaluation sees them.
+// Made of the first images that training draws, as an evaluation sees them.
 std::vector<double> whitening_filters(const RunPlan& plan, const model::Parameter& parameter,
                                       WorkProgress* progress) {
   constexpr std::uint64_t most_images = 5000;  // airbench's
@@ -74,18 +74,19 @@ std::vector<double> whitening_filters(const RunPlan& plan, const model::Paramete
                 "is for a layer that reads the input, which has mean and deviation");
   model::WhiteningFilters filters(static_cast<int>(parameter.dims[1]),
                                   static_cast<int>(parameter.dims[2]), channels);
-  io::LoaderOptions options = plan.loader(io::Split::evaluation);
+  io::LoaderOptions options = plan.loader(io::Split::training);
+  options.augmentation = plan.evaluated;
+  options.balance = false;
   options.global_batch = 100;
   options.share = {0, options.global_batch};
+  options.most_batches = most_images / 100;
+  options.on_retry = [progress] { advance(progress); };
   io::Loader loader(*plan.training, options);
-  for (std::uint64_t seen = 0; seen < most_images; seen += options.share.count) {
-    const Batch* batch = loader.next();
-    if (batch == nullptr) break;
+  while (const Batch* batch = loader.next()) {
     const std::span images(batch->images);
     for (int i = 0; i < batch->size(); ++i)
-      if (batch->samples[i].target.label >= 0)
-        filters.add(images.subspan(i * batch->image_bytes(), batch->image_bytes()), batch->height,
-                    batch->width);
+      filters.add(images.subspan(i * batch->image_bytes(), batch->image_bytes()), batch->height,
+                  batch->width);
     advance(progress);
   }
   const auto of_channels = [&](std::vector<float> numbers) {
@@ -106,7 +107,8 @@ InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
   const std::vector<Range> ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const model::Parameter& parameter = graph.parameters[p];
-    if (parameter.initial.kind != model::Initialiser::Kind::whitening || !plan.training) continue;
+    if (parameter.initial.kind != model::Initialiser::Kind::whitening) continue;
+    if (!plan.training || plan.goes_on) continue;  // weights of a file take their place
     const std::vector<double> filters = whitening_filters(plan, parameter, progress);
     for (std::size_t i = 0; i < filters.size(); ++i)
       values.parameters[ranges[p].first + i] = static_cast<float>(filters[i]);

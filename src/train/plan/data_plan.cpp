@@ -86,11 +86,23 @@ void add_policy(const model::Model& model, io::Augmentation& a) {
   a.operations.push_back(*policy);
 }
 
+// What needs to be smaller than the image.
+void check_extent(const model::Recipe& recipe, io::Extent extent) {
+  const int side = std::min(extent.height, extent.width);
+  if (recipe.pad_reflected && 2 * recipe.pad > side)
+    throw Error(Exit::usage, fmt::format("pad={} pad-mode=reflect", recipe.pad),
+                fmt::format("an image of {} pixels is reflected over half of them at most", side));
+  if (recipe.cutout_inside && recipe.cutout >= side)
+    throw Error(Exit::usage, fmt::format("cutout={} cutout-place=inside", recipe.cutout),
+                fmt::format("an image of {} pixels has no such square inside", side));
+}
+
 io::Augmentation augmentation_of(const model::Model& model, io::Split split) {
   const model::Recipe& recipe = model.recipe;
   const bool trains = split == io::Split::training;
   const io::Extent evaluated = extent_of(model, recipe.evaluation_size),
                    extent = trains ? extent_of(model, recipe.training_size) : evaluated;
+  check_extent(recipe, extent_of(model, recipe.training_size));
   io::Augmentation a{extent};
   a.interpolation =
       interpolation_of(trains ? recipe.interpolation : recipe.evaluation_interpolation);

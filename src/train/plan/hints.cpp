@@ -71,7 +71,8 @@ std::string frozen_line(const RunPlan& plan) {
 // With random weights below, not much can be learned.
 std::string frozen_hint(const RunPlan& plan) {
   const config::Options& o = plan.options;
-  if (o.freeze.empty() || !o.init_from.empty() || plan.goes_on) return "";
+  const bool of_recipe = o.freeze == plan.model.recipe.freeze;
+  if (o.freeze.empty() || of_recipe || !o.init_from.empty() || plan.goes_on) return "";
   return "hint: --freeze without --init-from: what is frozen stays as it was drawn at random";
 }
 

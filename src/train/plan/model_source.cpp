@@ -32,6 +32,10 @@ void check(const model::Recipe& recipe) {
   expect_readable("optimizer", recipe.optimizer, config::enumerator<optim::OptimizerKind>().read);
   expect_readable("lr-schedule", recipe.schedule, optim::parse_decay);
   expect_readable("auto-augment", recipe.auto_augment, io::parse_policy);
+  const auto factors = config::name_factors();
+  if (!recipe.lr_factor.empty()) expect_readable("lr-factor", recipe.lr_factor, factors.read);
+  if (!recipe.decay_factor.empty())
+    expect_readable("decay-factor", recipe.decay_factor, factors.read);
 }
 
 }  // namespace

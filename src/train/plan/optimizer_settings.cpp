@@ -13,7 +13,7 @@ using Role = model::Parameter::Role;
 
 compute::AverageTiming average_timing(const model::Recipe& recipe, double updates, double epochs) {
   using Warmup = compute::AverageTiming::Warmup;
-  compute::AverageTiming timing{.every = recipe.ema_every, .pulls = recipe.lookahead};
+  compute::AverageTiming timing{.every = recipe.ema_every, .lookahead = recipe.lookahead};
   const std::vector<std::string> parts = split(recipe.ema_warmup, ':');
   const double number = parts.size() > 1 ? number_in<double>(parts[1]).value_or(0) : 0;
   if (parts[0] == "timm") timing.warmup = Warmup::timm;
@@ -24,7 +24,7 @@ compute::AverageTiming average_timing(const model::Recipe& recipe, double update
     timing.length = updates;
   }
   if (parts[0] == "epochs") {
-    timing.warmup = Warmup::follows;
+    timing.warmup = Warmup::copies;
     timing.length = number * updates / epochs;
   }
   return timing;

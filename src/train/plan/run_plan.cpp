@@ -38,16 +38,19 @@ void complete(config::Options& o, const model::Model& model) {
   if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
   if (!o.ema) o.ema = recipe.ema;
   if (!o.clip_grad && recipe.clip_grad > 0) o.clip_grad = recipe.clip_grad;
-  if (!o.eval_only) {
-    const auto factors = config::name_factors();
-    if (o.factors.lr.empty() && !recipe.lr_factor.empty())
-      o.factors.lr = factors.read(recipe.lr_factor);
-    if (o.factors.decay.empty() && !recipe.decay_factor.empty())
-      o.factors.decay = factors.read(recipe.decay_factor);
-    if (o.freeze.empty()) o.freeze = recipe.freeze;
-  }
   if (!o.bucket_mb) o.bucket_mb = 0.5;
   if (!o.check_every) o.check_every = 100;
+}
+
+// Likewise of some parameters. A training that goes on has those of its checkpoint.
+void complete_by_name(config::Options& o, const model::Recipe& recipe) {
+  if (o.eval_only) return;
+  const auto factors = config::name_factors();
+  if (o.factors.lr.empty() && !recipe.lr_factor.empty())
+    o.factors.lr = factors.read(recipe.lr_factor);
+  if (o.factors.decay.empty() && !recipe.decay_factor.empty())
+    o.factors.decay = factors.read(recipe.decay_factor);
+  if (o.freeze.empty()) o.freeze = recipe.freeze;
 }
 
 double usual_rate(const model::Recipe& recipe, double global_batch) {
@@ -56,9 +59,9 @@ double usual_rate(const model::Recipe& recipe, double global_batch) {
              : recipe.learning_rate * global_batch / recipe.learning_rate_batch;
 }
 
-// Adam's rate grows with the root of the batch.
+// Adam's rate grows with the root of the batch, and Lion's is taken to.
 double grown(optim::OptimizerKind kind, double learning_rate, double times) {
-  const bool adam = kind == optim::OptimizerKind::adam || kind == optim::OptimizerKind::adamw;
+  const bool adam = kind == optim::OptimizerKind::adam || compute::decouples_decay(kind);
   return learning_rate * (adam ? std::sqrt(times) : times);
 }
 
@@ -413,6 +416,7 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
   keep_frozen(plan.options, plan.model.graph, saved);
   keep_factors(plan.options, plan.model.graph, saved, tell);
   plan.goes_on = saved && saved->goes_on;
+  if (!plan.goes_on) complete_by_name(plan.options, plan.model.recipe);
   check_sharding(plan.options, ranks);
   check_classes(plan, options.classes, saved);
   check_channels(plan.model);
@@ -437,6 +441,7 @@ config::Options with_recipe(const config::Options& options, const model::Model& 
   const model::Recipe& recipe = model.recipe;
   config::Options o = options;
   complete(o, model);
+  complete_by_name(o, recipe);
   o.classes = options.classes;      // of the data, which nobody has opened
   o.bucket_mb = options.bucket_mb;  // of the device
   o.check_every = options.check_every;

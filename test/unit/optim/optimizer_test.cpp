@@ -573,11 +573,11 @@ TEST_CASE("moving average: its decay grows to the limit as its warm-up says") {
   CHECK(decay({.warmup = Warmup::timm}, 0.9999, 7) == Approx(0.75));
   CHECK(decay({.warmup = Warmup::timm}, 0.7, 7) == 0.7);
   CHECK(decay({.warmup = Warmup::none}, 0.9999, 0) == 0.9999);
-  CHECK(decay({.warmup = Warmup::follows, .length = 5}, 0.9, 4) == 0);
-  CHECK(decay({.warmup = Warmup::follows, .length = 5}, 0.9, 5) == 0.9);
+  CHECK(decay({.warmup = Warmup::copies, .length = 5}, 0.9, 4) == 0);
+  CHECK(decay({.warmup = Warmup::copies, .length = 5}, 0.9, 5) == 0.9);
   // airbench94: 0.95^5 (step / steps)^3 each five steps
   const compute::AverageTiming airbench{
-      .warmup = Warmup::power, .every = 5, .length = 200, .power = 3, .pulls = true};
+      .warmup = Warmup::power, .every = 5, .length = 200, .power = 3, .lookahead = true};
   CHECK(decay(airbench, 0.95, 98) == 1);
   CHECK(decay(airbench, 0.95, 99) == Approx(0.95 / 8));
   CHECK(decay(airbench, 0.95, 199) == Approx(0.95));
@@ -589,7 +589,7 @@ TEST_CASE("moving average: parameters are pulled back to it, in parts or wholly"
   const std::size_t n = 9001;
   OptimizerSettings plain = settings_for(kind, n), looks = plain;
   looks.ema = 0.25;
-  looks.average = {.warmup = compute::AverageTiming::Warmup::none, .every = 3, .pulls = true};
+  looks.average = {.warmup = compute::AverageTiming::Warmup::none, .every = 3, .lookahead = true};
   OptimizerRun fast(plain, n), run(looks, n);
   std::vector<float> slow = OptimizerRun::values(run.w);
 

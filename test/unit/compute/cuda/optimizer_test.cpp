@@ -136,7 +136,7 @@ TEST_CASE("cuda kernels: the average moves, and pulls, when the host's does") {
                       .every = 2,
                       .length = 6,
                       .power = 3,
-                      .pulls = true};
+                      .lookahead = true};
   HostMemory memory;
   std::vector<float> w = random_floats(size, 1), g(size);
   Device device(rule_settings(settings, settings.kind), Element::fp32, copied, w);
@@ -150,7 +150,7 @@ TEST_CASE("cuda kernels: the average moves, and pulls, when the host's does") {
     host.begin({step, 0.05, gradient_scale});
     host.update({0, size});
     device.step(step, 0.05);
-    CHECK(device.state->factors.pulls == (step % 2 == 1));
+    CHECK(device.state->factors.lookahead == (step % 2 == 1));
     CHECK(relative_norm(device.parameters, w) < 1e-6);
     CHECK(relative_norm(device.average, host.average()->host()) < 1e-6);
     if (step % 2 == 1) CHECK(device.parameters == device.average);

@@ -497,6 +497,30 @@ TEST_CASE("plan: an evaluation alone opens no training data") {
   CHECK(plan.last_step({5, 640}) == 5);
 }
 
+TEST_CASE("plan: what a recipe freezes and multiplies holds, but where a checkpoint goes on") {
+  config::Options o = options_for("mlp");
+  o.lr = 0.1;
+  SavedNetwork saved{.checkpoint = "a.h5", .name = "mlp", .identity = "mlp"};
+  saved.hash = make_run_plan(o, 1, 0, 1).model.graph.structure_hash();
+  saved.goes_on = true;
+  saved.frozen = "fc2.weight";
+  saved.factors.lr = {{"fc3.*", 7}};
+  o.recipe = "freeze=fc1.weight lr-factor=fc2.*=3 decay-factor=fc2.*=0";
+  const auto plan_of = [&](const std::optional<SavedNetwork>& known) {
+    return make_run_plan(
+        o, 1, 0, 1, [](const std::string&) {}, nullptr, known);
+  };
+
+  const RunPlan fresh = plan_of(std::nullopt), goes_on = plan_of(saved);
+
+  CHECK(fresh.options.freeze == "fc1.weight");
+  CHECK(fresh.options.factors == config::Factors{.lr = {{"fc2.*", 3}}, .decay = {{"fc2.*", 0}}});
+  CHECK(goes_on.options.freeze == "fc2.weight");
+  CHECK(goes_on.options.factors == config::Factors{.lr = {{"fc3.*", 7}}});
+  o.recipe = "lr-factor=fc2.*=much";
+  CHECK_THROWS_WITH(plan_of(std::nullopt), Contains("lr-factor=fc2.*=much: FACTOR must be"));
+}
+
 TEST_CASE("plan: without a name, the network is that of the checkpoint") {
   const config::Options o = options_for("");
   const SavedNetwork own{.checkpoint = "a/step-0000000001.h5",

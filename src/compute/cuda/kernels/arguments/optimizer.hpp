@@ -25,7 +25,7 @@ struct StepScalars {
 struct UpdateFactors {
   double lr;  ///< divided by adam's first correction
   float scale, momentum, mean_square_decay, beta1, beta2, epsilon, root_scale, average_rate;
-  std::int64_t pulls;  ///< not 0: what is averaged becomes its average
+  std::int64_t lookahead;  ///< not 0: what is averaged becomes its average
 };
 
 /// Of a rank in a step's head: the sum over 65536 ranks is finite, as no step is skipped for it.

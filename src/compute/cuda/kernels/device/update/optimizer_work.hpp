@@ -96,7 +96,7 @@ struct PrepareUpdate {
                       .epsilon = single(settings.epsilon),
                       .root_scale = single(1 / std::sqrt(bias2)),
                       .average_rate = single(1 - decay),
-                      .pulls = settings.average.pulls && decay != 1};
+                      .lookahead = settings.average.lookahead && decay != 1};
   }
   static constexpr float single(Number value) { return static_cast<float>(value); }
 };
@@ -149,7 +149,7 @@ struct MoveAverageAlike {
     if (state->not_finite) return;
     for_vector<w>(item, count, [&](std::size_t at, auto n) {
       approach<n>(values + at, average + at, state->factors.average_rate);
-      if (state->factors.pulls) store(values + at, load<n>(average + at));
+      if (state->factors.lookahead) store(values + at, load<n>(average + at));
     });
   }
 };
@@ -240,11 +240,17 @@ struct DecayedSquares {
   }
 };
 
+/// g^2 of those that learn
 struct GradientSquares {
-  const float* gradients;
+  UpdateBuffers buffers;
   constexpr double operator()(std::uint64_t first, std::uint64_t end) const {
     double squares = 0;
-    for (std::uint64_t i = first; i < end; ++i) squares += double(gradients[i]) * gradients[i];
+    std::uint32_t segment = segment_of(buffers, first);
+    for (std::uint64_t i = first; i < end; ++i) {
+      if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
+      const double g = static_cast<const float*>(buffers.gradients)[i];
+      if (buffers.segments[segment].rate != 0) squares += g * g;
+    }
     return squares;
   }
 };
@@ -282,8 +288,8 @@ void clip_gradients(const RuleSettings& settings, std::size_t count, const Updat
                     UpdateState* state, Queue& queue) {
   if (settings.clip_norm == 0 || count == 0) return;
   expects(buffers.gradient_element == Element::fp32, "clip_gradients: of fp32 gradients");
-  sum_squares(GradientSquares{static_cast<const float*>(buffers.gradients)}, {0, count},
-              buffers.workspace, &state->gradient_squares, queue);
+  sum_squares(GradientSquares{buffers}, {0, count}, buffers.workspace, &state->gradient_squares,
+              queue);
   queue.items(ClipGradients{settings.clip_norm, state}, 1);
 }
 
@@ -316,7 +322,7 @@ struct Adopt {
       for (int i = 0; i < w; ++i)
         average[i] += state->factors.average_rate * (parameters[i] - average[i]);
       store(buffers.average + at, average);
-      if (state->factors.pulls) store(buffers.parameters + at, parameters = average);
+      if (state->factors.lookahead) store(buffers.parameters + at, parameters = average);
     }
     if (buffers.copy) store(static_cast<Copy*>(buffers.copy) + at, parameters);
   }

@@ -163,7 +163,7 @@ struct Update {
       auto average = load<width>(buffers.average + at);
       for (int i = 0; i < width; ++i) average[i] = averaged(average[i], w[i]);
       store(buffers.average + at, average);
-      if (state->factors.pulls) w = average;
+      if (state->factors.lookahead) w = average;
     }
     store(buffers.parameters + at, w);
     if (buffers.slot0) store(buffers.slot0 + place(at), slot0);
@@ -179,7 +179,7 @@ struct Update {
   constexpr void store_one(std::uint64_t at, Parameter p) const {
     if (buffers.average) {
       buffers.average[at] = averaged(buffers.average[at], p.w);
-      if (state->factors.pulls) p.w = buffers.average[at];
+      if (state->factors.lookahead) p.w = buffers.average[at];
     }
     buffers.parameters[at] = p.w;
     if (buffers.slot0) buffers.slot0[place(at)] = p.slot0;

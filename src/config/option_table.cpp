@@ -83,7 +83,7 @@ void add_model_and_data(Table& t, Request& r) {
   t.add(o.freeze,
         {"freeze", "PATTERN,...",
          "leave these parameters as they are: 'features,stem.*', or '*,!fc': all but fc",
-         "recipe, or as resumed"},
+         "none, or as resumed"},
         any_text());
   t.flag(o.sync_batchnorm, "sync-batchnorm", "normalise by the images of all ranks");
 
@@ -229,7 +229,7 @@ void add_optimizer(Table& t, Options& o) {
          "all 1"},
         any_text());
   t.add(o.clip_grad,
-        {"clip-grad", "X", "most that the norm of all gradients may be; 0: any", "none, or recipe"},
+        {"clip-grad", "X", "most that the norm of all gradients may be; 0: any", "none"},
         number(0, million));
   t.add(o.ema, {"ema", "X", "decay of the weights' average; 0: none", recipe},
         number(0, 0.9999999));
@@ -237,14 +237,14 @@ void add_optimizer(Table& t, Options& o) {
         {.name = "lr-factor",
          .argument = "PATTERN=X,...",
          .description = "times --lr, for parameters of these names: \"fc.*=10,conv1.weight=0.1\"",
-         .unset = "recipe, or as resumed",
+         .unset = "none, or as resumed",
          .joins = true},
         name_factors());
   t.add(o.factors.decay,
         {.name = "decay-factor",
          .argument = "PATTERN=X,...",
          .description = "likewise, times --weight-decay",
-         .unset = "recipe, or as resumed",
+         .unset = "none, or as resumed",
          .joins = true},
         name_factors());
   t.add(o.factors.head_lr,

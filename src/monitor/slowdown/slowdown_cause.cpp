@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
+#include <ranges>
 #include <utility>
 
 #include "ringtrain/monitor/slowdown/speed_rule.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 using Is = SlowdownConstants;
 using metrics::Phase;
-
+namespace views = std::views;
 constexpr std::size_t most_named = 3;
 
 /// A rank's mean step, and what its system did, usually and now.
@@ -200,9 +200,7 @@ std::string largest_changes(const Finding& f) {
                     f.name(most), 1e3 * most.step_before[phase], 1e3 * most.step_since[phase]));
   }
   std::ranges::sort(rows, std::greater());
-  std::string text;
-  for (std::size_t i = 0; i < most_named; ++i) text += rows[i].second;
-  return text + " |";
+  return fmt::format("{} |", fmt::join(rows | views::take(most_named) | views::values, ""));
 }
 
 }  // namespace
@@ -223,10 +221,8 @@ SlowdownCause explain_slowdown(std::span<const RankStats> usual, std::span<const
           ? growth(all, phase) + " on all ranks, and no rank's own work did" + f.how_sender
           : "cause unknown: no rank's own work explains half of it" + largest_changes(f);
   const auto [host, moved] = most_moved(f);
-  std::vector<std::string> texts;
-  for (const MetricChange& one : moved)
-    if (texts.size() < most_named) texts.push_back(one.text);
-  text += texts.empty() ? "; ruled out, none of them moved: " +
+  const auto texts = moved | views::take(most_named) | views::transform(&MetricChange::text);
+  text += moved.empty() ? "; ruled out, none of them moved: " +
                               watched_metrics(all.front().since.end, f.several_hosts())
                         : fmt::format("; with it moved, on {}: {}", host, fmt::join(texts, ", "));
   const bool advises = !moved.empty() && (f.sender.empty() || is_of_network(moved.front()));

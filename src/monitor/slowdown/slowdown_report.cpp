@@ -9,6 +9,8 @@
 
 namespace ringtrain::monitor {
 
+using Is = SlowdownConstants;
+
 SlowdownReporter::SlowdownReporter(double below, std::vector<std::string> hosts, Ask ask)
     : hosts_(std::move(hosts)), ask_(std::move(ask)), rule_(below), usual_(hosts_.size()) {
   for (Snapshot& snapshot : snapshots_) snapshot.accounts.reserve(hosts_.size());
@@ -17,18 +19,10 @@ SlowdownReporter::SlowdownReporter(double below, std::vector<std::string> hosts,
 SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples, double saving_s) {
   const auto change = rule_.step(std::max(0.0, seconds - saving_s), examples);
   clock_s_ += seconds;
-  if (snapshots_taken_ == 0 ||
-      clock_s_ >= snapshot(0).at_s + SlowdownConstants::window_s / a_window)
+  if (snapshots_taken_ == 0 || clock_s_ >= snapshot(0).at_s + Is::window_s / a_window)
     keep_snapshot();
-  switch (change) {
-    case SpeedRule::Change::told:
-    case SpeedRule::Change::again:
-      return slower(change == SpeedRule::Change::again);
-    case SpeedRule::Change::ended:
-      return ended();
-    case SpeedRule::Change::none:
-      break;
-  }
+  if (change == SpeedRule::Change::ended) return ended();
+  if (change != SpeedRule::Change::none) return slower(change == SpeedRule::Change::again);
   const bool has_phases = usual_[0].spent.steps > 0 || snapshot(0).accounts.empty();
   return expected_ && reached() && has_phases ? compare_with_expected(examples) : Report{};
 }
@@ -38,9 +32,8 @@ void SlowdownReporter::keep_snapshot() {
   Snapshot& next = snapshots_[snapshots_taken_++ % snapshots_.size()];
   next.at_s = clock_s_;
   ask_(next.accounts);
-  if (snapshots_taken_ <= a_window + 2 || rule_.slow() ||
-      rule_.share().value_or(1) < SlowdownConstants::usual)
-    return;
+  const bool usual = !rule_.slow() && rule_.share().value_or(1) >= Is::usual;
+  if (!usual || snapshots_taken_ <= a_window + 2) return;
   const auto &begin = snapshot(a_window + 1).accounts, &end = snapshot(a_window).accounts;
   for (std::size_t r = 0; r < std::min({begin.size(), end.size(), usual_.size()}); ++r)
     if (end[r].spent.steps > begin[r].spent.steps) usual_[r] += between(begin[r], end[r]);
@@ -86,20 +79,21 @@ SlowdownReporter::Report SlowdownReporter::compare_with_expected(double examples
   const bool slower = now < rule_.below() * expected;
   if (!std::exchange(compared_, true)) {
     slower_than_expected_ = slower;
-    if (!slower) return {};
-    return {"slow_down",
-            fmt::format("{:.1f} examples/s, {:.0f} % less than the {:.1f} that {}; {}", now,
-                        100 * (1 - now / expected), expected, expected_->source,
-                        explain_slower_run(reached()->phases, expected_->phases, hosts_[0]))};
+    if (slower)
+      return {"slow_down",
+              fmt::format("{:.1f} examples/s, {:.0f} % less than the {:.1f} that {}; {}", now,
+                          100 * (1 - now / expected), expected, expected_->source,
+                          explain_slower_run(reached()->phases, expected_->phases, hosts_[0]))};
+  } else if (slower_than_expected_ && clock_s_ >= Is::stays_s) {
+    slower_than_expected_ = false;
+    stays_slower_ = slower;
+    if (slower)
+      return {"slow_down_stays",
+              fmt::format("{:.1f} examples/s for {}: later runs are compared with that, not with "
+                          "the {:.1f} that {}",
+                          now, metrics::duration_words(clock_s_), expected, expected_->source)};
   }
-  if (!slower_than_expected_ || clock_s_ < SlowdownConstants::stays_s) return {};
-  slower_than_expected_ = false;
-  stays_slower_ = slower;
-  if (!slower) return {};
-  return {"slow_down_stays",
-          fmt::format("{:.1f} examples/s for {}: later runs are compared with that, not with the "
-                      "{:.1f} that {}",
-                      now, metrics::duration_words(clock_s_), expected, expected_->source)};
+  return {};
 }
 
 std::optional<SlowdownReporter::Reached> SlowdownReporter::reached() const {

@@ -63,7 +63,6 @@ class SlowdownReporter {
     double at_s = 0;
     std::vector<RankStats> accounts;
   };
-
   void keep_snapshot();
   const Snapshot& snapshot(std::size_t back) const {
     return snapshots_[(snapshots_taken_ - 1 - back) % snapshots_.size()];

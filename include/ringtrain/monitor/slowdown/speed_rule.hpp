@@ -39,10 +39,7 @@ struct SpeedSpan {
 
   double speed() const { return seconds > 0 ? examples / seconds : 0; }
   SpeedSpan& operator+=(const SpeedSpan& more) {
-    seconds += more.seconds;
-    examples += more.examples;
-    steps += more.steps;
-    return *this;
+    return *this = {seconds + more.seconds, examples + more.examples, steps + more.steps};
   }
 };
 
@@ -75,8 +72,8 @@ class SpeedRule {
   bool slow() const { return slow_; }
   /// Whether the last window is below the limit.
   bool below_limit() const { return below_for_.steps > 0; }
-  /// What a further fall is compared with: the share told or, where that was told at once, that of
-  /// the first whole window after it; more once the run has recovered.
+  /// What a further fall is compared with: the share told, or that of the first whole window after
+  /// what was told at once; more once the run has recovered.
   double compared_share() const { return compared_share_; }
   /// What the last change is about: a fall until it was noticed, at the end all of the slow-down.
   const SpeedSpan& fall() const { return fall_; }
@@ -92,18 +89,15 @@ class SpeedRule {
   Change follow(const SpeedSpan& slice);
 
   static constexpr std::size_t most_slices = 128, most_windows = 256;
-
   const double below_;
   SpeedSpan open_;  // the slice of a second that is not over
   std::array<SpeedSpan, most_slices> slices_{};
   std::size_t slices_seen_ = 0;
-  double speed_ = 0;  // of the last window
-
+  double speed_ = 0;                            // of the last window
   std::array<double, most_windows> windows_{};  // of the reference; of many, every stride_-th
   std::size_t windows_kept_ = 0, windows_seen_ = 0, stride_ = 1;
   SpeedSpan all_, since_window_;
   double reference_ = 0;
-
   bool slow_ = false, settling_ = false;
   double told_share_ = 1, compared_share_ = 1;
   SpeedSpan below_for_, back_for_, since_told_;

@@ -175,16 +175,13 @@ std::optional<View> Optimizer::average() const {
   return slots_.back().values;
 }
 
-double Optimizer::average_decay() const {
-  return settings_.average.decay(settings_.ema, static_cast<double>(updates_));
-}
-
 void Optimizer::begin(const UpdateScalars& scalars) {
   now_ = scalars;
   updates_ = now_.step - static_cast<std::int64_t>(*skipped_.view().data());
   const double updates = static_cast<double>(updates_) + 1;
   bias1_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta1, updates) : 1;
   bias2_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta2, updates) : 1;
+  average_decay_ = settings_.average.decay(settings_.ema, static_cast<double>(updates_));
   std::ranges::fill(squares_, 0.0);
   std::ranges::fill(covered_, 0);
 }
@@ -318,9 +315,9 @@ void Optimizer::apply_rule(Range range, std::size_t segment, float* w) const {
 
 void Optimizer::move_average(Range range) const {
   const auto ema = average();
-  if (!ema || average_decay() == 1) return;
+  if (!ema || average_decay_ == 1) return;
   kernels::move_average(ema->data() + range.first, parameters_.data() + range.first, range.count,
-                        static_cast<float>(1 - average_decay()));
+                        static_cast<float>(1 - average_decay_));
   if (settings_.average.lookahead)
     std::copy_n(ema->data() + range.first, range.count, parameters_.data() + range.first);
 }

@@ -124,9 +124,9 @@ class Optimizer {
   /// The moving average of the parameters, if there is one.
   std::optional<View> average() const;
   /// What the average keeps of itself in the step that begin() started.
-  double average_decay() const;
+  double average_decay() const { return average_decay_; }
   /// Whether what is averaged becomes its average in this step.
-  bool looks_ahead() const { return settings_.average.lookahead && average_decay() != 1; }
+  bool looks_ahead() const { return settings_.average.lookahead && average_decay_ != 1; }
 
  private:
   std::size_t place_part();
@@ -164,6 +164,7 @@ class Optimizer {
   Buffer skipped_;
   UpdateScalars now_;
   std::int64_t updates_ = 0;      // before this step
+  double average_decay_ = 1;      // in this step
   double bias1_ = 1, bias2_ = 1;  // adam's corrections for moments that start at zero
 };
 

@@ -42,7 +42,11 @@ void note(std::uint64_t sample, std::string_view consequence, const UnreadableSa
 
 BatchFiller::BatchFiller(const Dataset& dataset, const Sampler& sampler,
                          const LoaderOptions& options, ReadRetries& retries)
-    : dataset_(dataset), options_(options), sampler_(sampler), reader_(dataset.reader()) {
+    : dataset_(dataset),
+      options_(options),
+      flips_in_turn_(options.augmentation.find<AlternatingFlip>() != nullptr),
+      sampler_(sampler),
+      reader_(dataset.reader()) {
   reader_->share(retries);
 }
 
@@ -137,7 +141,7 @@ void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int
     if (alpha) render_opacity(pixels, crop);
     return rgb;
   });
-  image.alternates = alternates(batch.samples[place]);
+  image.alternates = flips_in_turn_ && alternates(batch.samples[place]);
   if (random) augment(image, *random, pixel_operator_);
   image.pixels();
   if (channels == 1) to_grey(rgb, batch.image(place));

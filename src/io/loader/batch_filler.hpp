@@ -52,6 +52,7 @@ class BatchFiller {
 
   const Dataset& dataset_;
   const LoaderOptions options_;
+  const bool flips_in_turn_;
   const Sampler& sampler_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;

@@ -72,7 +72,8 @@ compute::StepResult ViewedProgram::run(const Batch& batch) {
 }
 
 void ViewedProgram::show(const Batch& batch, const View& view) {
-  seen_ = batch;
+  seen_.resize(batch.size(), batch.height, batch.width, batch.channels);
+  seen_.samples = batch.samples;
   const std::size_t pixel = static_cast<std::size_t>(batch.channels);
   const std::size_t row = pixel * batch.width;
   const std::uint8_t* from = batch.images.data();

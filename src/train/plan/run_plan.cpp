@@ -18,7 +18,6 @@
 #include "train/plan/data_plan.hpp"
 #include "train/plan/model_source.hpp"
 #include "train/plan/optimizer_settings.hpp"
-#include "train/plan/parameter_factors.hpp"
 
 namespace ringtrain::train {
 namespace {

@@ -94,13 +94,28 @@ TEST_CASE("reference: equal logits count as the lower class being better") {
   CHECK(s.result.loss == Approx(2 * std::log(6.0)));
 }
 
-TEST_CASE("reference: weights of classes are those of torch, with label smoothing") {
+namespace {
+
+/// Logits of a plain sample, another, one that pads and a mixed one, whose targets are `batch`.
+State four_samples(Batch& batch) {
   State s = blank_state({{4, 1, 1, 4}, {4, 1, 1, 4}});
   s[0] = {1, -0.5, 0.25, 2, 0, 0.75, -1, 0.5, 3, 1, -2, 0, -0.25, 1.5, 0.5, -1};
-  Batch batch;
   set_targets(batch, {{1}, {3}, {-1}, {0, 2, 0.75f}});
   s.batch = &batch;
   s.sample_weight = 0.25;
+  return s;
+}
+
+void check_gradient(State& s, const std::vector<double>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(s[1][i] == Approx(expected[i]).epsilon(1e-6).margin(1e-8));
+}
+
+}  // namespace
+
+TEST_CASE("reference: weights of classes are those of torch, with label smoothing") {
+  Batch batch;
+  State s = four_samples(batch);
   SoftmaxCrossEntropy step{0, 1, 0.1f};
   step.class_weights = {0.5f, 2, 0.25f, 1.25f};
 
@@ -113,19 +128,14 @@ TEST_CASE("reference: weights of classes are those of torch, with label smoothin
       0.104492543,  -0.43848728,  0.049272428, 0.28472231,  0.056530983, 0.113791718,
       0.02038371,   -0.190706411, 0,           0,           0,           0,
       -0.074289608, 0.063520559,  0.012341401, -0.001572352};
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    CHECK(s[1][i] == Approx(expected[i]).epsilon(1e-6).margin(1e-8));
+  check_gradient(s, expected);
 }
 
 // timm.loss.BinaryCrossEntropy(smoothing=0.1, target_threshold, sum_classes, weight) on soft
 // targets and its gradient, of torch in double precision
 TEST_CASE("reference: binary cross-entropy is torch's") {
-  State s = blank_state({{4, 1, 1, 4}, {4, 1, 1, 4}});
-  s[0] = {1, -0.5, 0.25, 2, 0, 0.75, -1, 0.5, 3, 1, -2, 0, -0.25, 1.5, 0.5, -1};
   Batch batch;
-  set_targets(batch, {{1}, {3}, {-1}, {0, 2, 0.75f}});
-  s.batch = &batch;
-  s.sample_weight = 0.25;
+  State s = four_samples(batch);
   SoftmaxCrossEntropy step{0, 1, 0.1f};
   struct Expected {
     bool weighted;
@@ -174,8 +184,7 @@ TEST_CASE("reference: binary cross-entropy is torch's") {
   run(step, s);
 
   CHECK(s.result.loss / 4 == Approx(expected.loss).epsilon(1e-7));
-  for (std::size_t i = 0; i < expected.gradient.size(); ++i)
-    CHECK(s[1][i] == Approx(expected.gradient[i]).epsilon(1e-6).margin(1e-8));
+  check_gradient(s, expected.gradient);
 }
 
 TEST_CASE("reference: a sample that comes again in an epoch loses other elements") {

@@ -672,3 +672,28 @@ TEST_CASE("optimizer: gradients are clipped by the norm of all of them") {
     REQUIRE(std::abs(run.w.view().host()[i] - by_hand.w.view().host()[i]) < 1e-6);
   if (factor == 1) CHECK(same_bits(run.state(), by_hand.state()));
 }
+
+TEST_CASE("optimizer: gradients of what does not learn count for nothing where they are clipped") {
+  const std::size_t n = 9001, learning = 6000;
+  OptimizerSettings settings;
+  settings.kind = sgd;
+  settings.clip_norm = 1;
+  settings.rates = {{{learning, n - learning}, 0}};
+  OptimizerRun run(settings, n);
+  const std::vector<float> before = OptimizerRun::values(run.w);
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    run.g.view().host()[i] = gradient_of(i, 0);
+    if (i < learning) squares += double(gradient_of(i, 0)) * gradient_of(i, 0);
+  }
+
+  run.optimizer.begin({.step = 0, .learning_rate = lr});
+  run.optimizer.clip();
+  run.optimizer.update({0, n});
+
+  const double factor = 1 / (std::sqrt(squares) + 1e-6);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double moved = i < learning ? lr * factor * gradient_of(i, 0) : 0;
+    REQUIRE(std::abs(run.w.view().host()[i] - (before[i] - moved)) < 1e-7);
+  }
+}

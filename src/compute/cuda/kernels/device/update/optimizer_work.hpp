@@ -225,18 +225,27 @@ struct SumSquares {
   }
 };
 
+/// Adds up of(i, its segment) from `first` on.
+template <class Of>
+constexpr double sum_by_segment(const UpdateBuffers& buffers, std::uint64_t first,
+                                std::uint64_t end, const Of& of) {
+  double sum = 0;
+  std::uint32_t segment = segment_of(buffers, first);
+  for (std::uint64_t i = first; i < end; ++i) {
+    if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
+    sum += of(i, buffers.segments[segment]);
+  }
+  return sum;
+}
+
 /// decay * w^2
 struct DecayedSquares {
   UpdateBuffers buffers;
   constexpr double operator()(std::uint64_t first, std::uint64_t end) const {
-    double squares = 0;
-    std::uint32_t segment = segment_of(buffers, first);
-    for (std::uint64_t i = first; i < end; ++i) {
-      if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
+    return sum_by_segment(buffers, first, end, [&](std::uint64_t i, const DecaySegment& segment) {
       const double w = buffers.parameters[i];
-      squares += buffers.segments[segment].decay * w * w;
-    }
-    return squares;
+      return segment.decay * w * w;
+    });
   }
 };
 
@@ -244,14 +253,10 @@ struct DecayedSquares {
 struct GradientSquares {
   UpdateBuffers buffers;
   constexpr double operator()(std::uint64_t first, std::uint64_t end) const {
-    double squares = 0;
-    std::uint32_t segment = segment_of(buffers, first);
-    for (std::uint64_t i = first; i < end; ++i) {
-      if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
+    return sum_by_segment(buffers, first, end, [&](std::uint64_t i, const DecaySegment& segment) {
       const double g = static_cast<const float*>(buffers.gradients)[i];
-      if (buffers.segments[segment].rate != 0) squares += g * g;
-    }
-    return squares;
+      return segment.rate != 0 ? g * g : 0;
+    });
   }
 };
 

@@ -1,4 +1,4 @@
-"""fine_tune_cifar10.py TRAIN WEIGHTS.pth DATA [SEEDS]: tf_efficientnet_lite0 from published weights on 5,000 images of CIFAR-10 at 112 pixels, by
+"""fine_tune_cifar10.py TRAIN WEIGHTS.pth DATA [SEED...]: tf_efficientnet_lite0 from published weights on 5,000 images of CIFAR-10 at 112 pixels, by
 `train` and by torch with timm's network, the same files and the same recipe: whole, and the head alone. Prints the accuracies after the
 last of three epochs. DATA has data_batch_1.bin and test_batch.bin. A development script: torch, torchvision, timm and pillow from PyPI."""
 import os
@@ -14,10 +14,10 @@ from PIL import Image
 from torchvision import datasets, transforms
 
 train, weights, data = sys.argv[1:4]
-seeds = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+seeds = [int(seed) for seed in sys.argv[4:]] or [1]
 epochs, batch = 3, 32
 rates = {"whole": 0.02, "head": 0.1}
-mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+mean = deviation = (0.5, 0.5, 0.5)
 
 
 def write_images(folder):
@@ -46,7 +46,7 @@ def theirs(folder, what, seed):
     seen = transforms.Compose([transforms.RandomResizedCrop(112, interpolation=bicubic), transforms.RandomHorizontalFlip(), *normal])
     evaluated = transforms.Compose([transforms.Resize(128, interpolation=bicubic), transforms.CenterCrop(112), *normal])
     training = torch.utils.data.DataLoader(datasets.ImageFolder(f"{folder}/train", seen), batch, shuffle=True, drop_last=True)
-    network = timm.create_model("tf_efficientnet_lite0", pretrained=False)
+    network = timm.create_model("tf_efficientnet_lite0", pretrained=False, drop_rate=0.2)
     named = f"{folder}/named.pth"  # by timm's names
     subprocess.run([train, "--model", "tf_efficientnet_lite0", "--init-from", weights, "--export", "torch", named], check=True, capture_output=True)
     network.load_state_dict(torch.load(named, weights_only=True))
@@ -75,5 +75,5 @@ def theirs(folder, what, seed):
 with tempfile.TemporaryDirectory() as temporary:
     write_images(temporary)
     for what in rates:
-        for seed in range(1, seeds + 1):
+        for seed in seeds:
             print(f"{what}, seed {seed}: train {ours(temporary, what, seed):.1f} %, torch {theirs(temporary, what, seed):.1f} %", flush=True)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/io/loader/loader.hpp"
+#include "ringtrain/model/layer_groups.hpp"
 #include "ringtrain/model/whitening.hpp"
 
 namespace ringtrain::train {
@@ -97,10 +99,22 @@ std::vector<double> whitening_filters(const RunPlan& plan, const model::Paramete
                          parameter.initial.value);
 }
 
+// A head that is drawn anew over trained weights is as torch's Linear is, which takes the place of
+// one there. Those of EfficientNets, within 1/sqrt(classes), spoil few classes' first steps.
+void draw_heads_small(model::Graph& graph) {
+  for (const model::ParameterId id : model::head_parameters(graph)) {
+    model::Parameter& parameter = graph.parameters[id];
+    if (parameter.dims.size() == 2)
+      parameter.initial = {model::Initialiser::Kind::uniform,
+                           1 / std::sqrt(static_cast<double>(parameter.dims[1]))};
+  }
+}
+
 }  // namespace
 
 InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
-  const model::Graph& graph = plan.model.graph;
+  model::Graph graph = plan.model.graph;
+  if (!plan.options.init_from.empty()) draw_heads_small(graph);
   InitialValues values{std::vector<float>(graph.parameter_count()),
                        std::vector<float>(graph.statistic_count())};
   model::initialise(graph, plan.options.seed, values.parameters, values.statistics, progress);

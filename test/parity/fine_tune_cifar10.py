@@ -59,6 +59,7 @@ def theirs(folder, what, seed):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(training))
     for _ in range(epochs):
         network.train(what == "whole")
+        network.training = True  # its dropout goes on
         for x, y in training:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(network(x.to(memory_format=torch.channels_last)), y, label_smoothing=0.1).backward()

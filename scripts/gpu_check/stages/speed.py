@@ -34,6 +34,8 @@ CASES = (
     Case("resnet50", 256, "bf16"),
     Case("cifar10_cnn", 128, "fp16", graph=False),
     Case("resnet20", 128, "fp16"),
+    Case("mobilenet_v3_large", 256, "fp16", peers="compile"), Case("efficientnet_b0", 256, "fp16", peers="compile"),
+    Case("convnext_tiny", 128, "fp16", peers="compile"),
     # What is left is for longer runs: --stages speed.
     Case("resnet50", 256, "fp16", peers="eager,max-autotune-no-cudagraphs", goal=1.5, variant="other-modes"),
     Case("resnet50", 128, "fp16"), Case("resnet50", 512, "fp16"), Case("cifar10_cnn", 1024, "fp16"), Case("resnet20", 1024, "fp16"),
@@ -43,7 +45,7 @@ CASES = (
     Case("resnet20", 128, "bf16", graph=False), Case("resnet50", 256, "fp32"),
 )
 PREPARED = 2  # of CASES, those whose PyTorch is compiled before anything is measured
-LOG_EVERY = {"resnet50": 5, "inception_v3": 5, "cifar10_cnn": 100, "resnet20": 100}  # steps: some records a second
+LOG_EVERY = {"cifar10_cnn": 100, "resnet20": 100}  # steps, else 5: some records a second
 FOREVER = 10_000_000  # steps; the probe ends a run. `train` counts at most 65,535 epochs, of 1,000,000 images
 
 
@@ -51,8 +53,8 @@ def command(place, case):
     files, batch = place.out / "speed" / case.name(), place.size(case.batch, 8)
     asked = ("--modes", place.size(case.peers, "eager")) if case.peers else ()
     words = ("--model", case.model, "--batch", batch, "--precision", place.size(case.precision, "fp32"), *asked, "--files", files, *toy(place), "--")
-    options = synthetic(case.model, batch, FOREVER, "--lr", 0.001, "--log-every", place.size(LOG_EVERY[case.model], 2), "--autotune",
-                        *(() if case.graph else ("--no-graph",)))
+    options = synthetic(case.model, batch, FOREVER, "--lr", 0.001, "--ema", 0, "--autotune",
+                        "--log-every", place.size(LOG_EVERY.get(case.model, 5), 2), *(() if case.graph else ("--no-graph",)))
     return Command(case.name(), probe("pair", *words, *place.train(*options, precision=case.precision)), 180 if case.peers else 30,
                    needs=("train",), may_wait=True, metrics=files.with_name(files.name + "-0.jsonl"))
 

@@ -92,9 +92,12 @@ Action weight_gradient(const Kind& s, Binder& b,
   };
 }
 
+// With a workspace for its kernels.
 kernels::GroupedConvolution ours(const ConvolutionShape& window, TensorId x, TensorId y,
-                                 const Binder& b) {
-  return {b.element(), window, b.shape(x), b.shape(y)};
+                                 Binder& b) {
+  const kernels::GroupedConvolution c{b.element(), window, b.shape(x), b.shape(y)};
+  b.reserve(kernels::grouped_convolution_workspace(c));
+  return c;
 }
 
 }  // namespace
@@ -104,7 +107,7 @@ Action bind(const ConvolutionForward& s, Binder& b) {
   if (is_ours(b.schedule(), s.window, s.x))
     return [&b, c = ours(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y),
             w = b.parameters(s.w), bias = b.parameters(s.b), then = s.then] {
-      kernels::grouped_convolution_forward(c, x, w, bias, then, y, b.stream());
+      kernels::grouped_convolution_forward(c, x, w, bias, then, y, b.floats(), b.stream());
     };
   const auto form = packed(s.window, s.x, s.y, b);
   if (!form) return forward(s, b, nullptr);
@@ -121,7 +124,7 @@ Action bind(const ConvolutionInputGradient& s, Binder& b) {
   if (!s.epilogue && is_ours(b.schedule(), s.window, s.dx))
     return [&b, c = ours(s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx),
             w = b.parameters(s.w)] {
-      kernels::grouped_convolution_input_gradient(c, dy, w, dx, b.stream());
+      kernels::grouped_convolution_input_gradient(c, dy, w, dx, b.floats(), b.stream());
     };
   return b.cudnn(request(b.schedule(), s, b.element()));
 }
@@ -129,13 +132,11 @@ Action bind(const ConvolutionInputGradient& s, Binder& b) {
 template <>
 Action bind(const ConvolutionWeightGradient& s, Binder& b) {
   if (is_ours(b.schedule(), s.window, s.x)) {
-    const kernels::GroupedConvolution c = ours(s.window, s.x, s.dy, b);
-    b.reserve(kernels::grouped_convolution_workspace(c));
-    return
-        [&b, c, x = b.at(s.x), dy = b.at(s.dy), dw = b.gradients(s.w), db = bias_gradient(s, b)] {
-          kernels::grouped_convolution_weight_gradient(c, x, dy, dw, b.floats(), b.stream());
-          db();
-        };
+    return [&b, c = ours(s.window, s.x, s.dy, b), x = b.at(s.x), dy = b.at(s.dy),
+            dw = b.gradients(s.w), db = bias_gradient(s, b)] {
+      kernels::grouped_convolution_weight_gradient(c, x, dy, dw, b.floats(), b.stream());
+      db();
+    };
   }
   return weight_gradient(s, b, packed(s.window, s.x, s.dy, b));
 }

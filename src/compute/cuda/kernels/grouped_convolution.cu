@@ -4,15 +4,16 @@
 namespace ringtrain::compute::cuda::kernels {
 
 void grouped_convolution_forward(const GroupedConvolution& c, const void* x, const float* w,
-                                 const float* b, Activation then, void* y, cudaStream_t stream) {
+                                 const float* b, Activation then, void* y, float* workspace,
+                                 cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::grouped_convolution_forward(c, x, w, b, then, y, queue);
+  work::grouped_convolution_forward(c, x, w, b, then, y, workspace, queue);
 }
 
 void grouped_convolution_input_gradient(const GroupedConvolution& c, const void* dy, const float* w,
-                                        void* dx, cudaStream_t stream) {
+                                        void* dx, float* workspace, cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::grouped_convolution_input_gradient(c, dy, w, dx, queue);
+  work::grouped_convolution_input_gradient(c, dy, w, dx, workspace, queue);
 }
 
 void grouped_convolution_weight_gradient(const GroupedConvolution& c, const void* x, const void* dy,
@@ -22,7 +23,7 @@ void grouped_convolution_weight_gradient(const GroupedConvolution& c, const void
 }
 
 std::size_t grouped_convolution_workspace(const GroupedConvolution& c) {
-  return work::weight_parts(c) * work::GroupedExtents(c).weights() * sizeof(float);
+  return work::grouped_workspace(c);
 }
 
 }  // namespace ringtrain::compute::cuda::kernels

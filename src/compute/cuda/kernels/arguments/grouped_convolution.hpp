@@ -17,14 +17,14 @@ struct GroupedConvolution {
 };
 
 // All calls queue on `stream` and return; they throw Error when a launch fails. The bits are the
-// same every time.
+// same every time. `workspace` has grouped_convolution_workspace() bytes.
 
 /// y = then(x * w + b?); `b` may be null.
 void grouped_convolution_forward(const GroupedConvolution& c, const void* x, const float* w,
-                                 const float* b, Activation then, void* y, cudaStream_t stream);
+                                 const float* b, Activation then, void* y, float* workspace,
+                                 cudaStream_t stream);
 void grouped_convolution_input_gradient(const GroupedConvolution& c, const void* dy, const float* w,
-                                        void* dx, cudaStream_t stream);
-/// `workspace`: grouped_convolution_workspace().
+                                        void* dx, float* workspace, cudaStream_t stream);
 void grouped_convolution_weight_gradient(const GroupedConvolution& c, const void* x, const void* dy,
                                          float* dw, float* workspace, cudaStream_t stream);
 std::size_t grouped_convolution_workspace(const GroupedConvolution& c);

@@ -139,6 +139,63 @@ void sum_pixels(std::size_t pixels, std::size_t channels, const Term& term, cons
   queue.blocks(second, second.launch());
 }
 
+/// Sums over the pixels of each sample by itself: a block has some vectors of one sample, its rows
+/// of threads share out the pixels. `Term` has `width`, add(sample, pixel, first channel, sums),
+/// which adds to Lanes<width>, and finish(sample, first channel, sums).
+template <class Term>
+struct SumSamples {
+  static constexpr int width = Term::width;
+  Term term;
+  ChannelGrid grid;  // of one sample, one row block
+  std::uint32_t samples;
+
+  Grid launch() const {
+    return {samples * grid.column_blocks, grid.threads(), grid.threads() * width * sizeof(float)};
+  }
+  constexpr int phases() const { return 2 + folds(grid.rows); }
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            unsigned char* shared) const {
+    float* sums = reinterpret_cast<float*>(shared) + thread;
+    const std::uint32_t vector = grid.vector(block, thread), row = grid.row(thread);
+    const std::uint32_t sample = block / grid.column_blocks;
+    if (phase == 0)
+      accumulate(sample, vector, row, sums);
+    else if (phase + 1 < phases())
+      fold(phase - 1, row, sums);
+    else if (row == 0 && vector < grid.vectors)
+      write(sample, vector, sums);
+  }
+
+ private:
+  constexpr void accumulate(std::uint32_t sample, std::uint32_t vector, std::uint32_t row,
+                            float* sums) const {
+    Lanes<width> own{};
+    if (vector < grid.vectors)
+      for (std::uint32_t pixel = row; pixel < grid.pixels; pixel += grid.rows)
+        term.add(sample, pixel, vector * width, own);
+    for (int i = 0; i < width; ++i) sums[i * grid.threads()] = own[i];
+  }
+  constexpr void fold(int round, std::uint32_t row, float* sums) const {
+    const std::uint32_t other = fold_partner(row, round, grid.rows);
+    if (other == grid.rows) return;
+    for (int i = 0; i < width; ++i)
+      sums[i * grid.threads()] += sums[i * grid.threads() + (other - row) * grid.columns];
+  }
+  constexpr void write(std::uint32_t sample, std::uint32_t vector, const float* sums) const {
+    Lanes<width> total{};
+    for (int i = 0; i < width; ++i) total[i] = sums[i * grid.threads()];
+    term.finish(sample, vector * width, total);
+  }
+};
+
+template <class Term, class Queue>
+void sum_samples(std::size_t samples, std::size_t pixels, std::size_t channels, const Term& term,
+                 Queue& queue) {
+  const SumSamples<Term> work{term, channel_grid(pixels, channels / Term::width, pixels, 1),
+                              small(samples)};
+  queue.blocks(work, work.launch());
+}
+
 /// A kernel without sums over the same grid: column(first channel).run(pixel) for every pixel.
 template <class Term>
 struct MapPixels {

@@ -126,28 +126,26 @@ void scale_forward(const ScaleExtents& e, const void* x, const void* s, void* y,
       });
 }
 
-// One vector of channels of an image.
 template <class T, int w>
 struct ScaleBackward {
+  static constexpr int width = w;
   const T *x, *s, *dy;
   T *dx, *ds;
   std::size_t pixels, channels;
-  std::uint32_t vectors;
-  constexpr void operator()(std::uint32_t item) const {
-    const std::size_t channel = std::size_t(item % vectors) * w, image = item / vectors;
-    const auto factor = load_constant<w>(s + image * channels + channel);
-    Lanes<w> sum{};
-    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      const std::size_t at = (image * pixels + pixel) * channels + channel;
-      auto v = load<w>(dy + at);
-      const auto from = load_constant<w>(x + at);
-      for (int i = 0; i < w; ++i) {
-        sum[i] += v[i] * from[i];
-        v[i] *= factor[i];
-      }
-      if (dx != nullptr) store(dx + at, v);
+  constexpr void add(std::uint32_t sample, std::uint32_t pixel, std::uint32_t channel,
+                     Lanes<w>& sum) const {
+    const std::size_t at = (sample * pixels + pixel) * channels + channel;
+    const auto factor = load_constant<w>(s + sample * channels + channel),
+               from = load_constant<w>(x + at);
+    auto v = load<w>(dy + at);
+    for (int i = 0; i < w; ++i) {
+      sum[i] += v[i] * from[i];
+      v[i] *= factor[i];
     }
-    if (ds != nullptr) store(ds + image * channels + channel, sum);
+    if (dx != nullptr) store(dx + at, v);
+  }
+  constexpr void finish(std::uint32_t sample, std::uint32_t channel, const Lanes<w>& sum) const {
+    if (ds != nullptr) store(ds + sample * channels + channel, sum);
   }
 };
 
@@ -156,15 +154,14 @@ void scale_backward(const ScaleExtents& e, const void* x, const void* s, const v
                     void* ds, Queue& queue) {
   with_type_and_width(e.element, is_wide(e.element, {e.channels}, {x, s, dy, dx, ds}),
                       [&]<class T>(T, auto w) {
-                        const ScaleBackward<T, w> work{static_cast<const T*>(x),
+                        const ScaleBackward<T, w> term{static_cast<const T*>(x),
                                                        static_cast<const T*>(s),
                                                        static_cast<const T*>(dy),
                                                        static_cast<T*>(dx),
                                                        static_cast<T*>(ds),
                                                        e.pixels,
-                                                       e.channels,
-                                                       small(e.channels / w)};
-                        queue.items(work, e.batch * (e.channels / w));
+                                                       e.channels};
+                        sum_samples(e.batch, e.pixels, e.channels, term, queue);
                       });
 }
 

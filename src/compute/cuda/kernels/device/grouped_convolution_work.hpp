@@ -2,10 +2,11 @@
 #include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "compute/cuda/kernels/arguments/grouped_convolution.hpp"
 #include "compute/cuda/kernels/device/activation.hpp"
-#include "compute/cuda/kernels/device/lanes.hpp"
+#include "compute/cuda/kernels/device/depthwise_work.hpp"
 
-// The calls of grouped_convolution.hpp for any queue: StreamQueue, or a CPU's in tests. A thread
-// makes one number of a result; neighbours have neighbouring channels.
+// The calls of grouped_convolution.hpp for any queue: StreamQueue, or a CPU's in tests. Where it is
+// not one of depthwise_work.hpp, a thread makes one number of a result; neighbours have
+// neighbouring channels.
 namespace ringtrain::compute::cuda::kernels::work {
 
 /// The extents that all three kernels need.
@@ -146,9 +147,21 @@ inline std::uint32_t weight_parts(const GroupedConvolution& c) {
   return small(std::clamp<std::size_t>(threads / GroupedExtents(c).weights(), 1, rows));
 }
 
+/// Bytes for any of the calls. A depthwise convolution may be one of unaligned tensors.
+inline std::size_t grouped_workspace(const GroupedConvolution& c) {
+  const std::size_t weights = GroupedExtents(c).weights();
+  const std::size_t bytes = weight_parts(c) * weights * sizeof(float);
+  return is_depthwise(c, {}) ? std::max(bytes, depthwise_workspace(c)) : bytes;
+}
+
 template <class Queue>
 void grouped_convolution_forward(const GroupedConvolution& c, const void* x, const float* w,
-                                 const float* b, Activation then, void* y, Queue& queue) {
+                                 const float* b, Activation then, void* y, float* workspace,
+                                 Queue& queue) {
+  if (is_depthwise(c, {x, y})) {
+    depthwise_taps(c, w, false, workspace, queue);
+    return depthwise_forward(c, x, workspace, b, then, y, queue);
+  }
   with_type(c.element, [&]<class T>(T) {
     queue.items(GroupedForward<T>{GroupedExtents(c), static_cast<const T*>(x), w, b,
                                   static_cast<T*>(y), then},
@@ -158,7 +171,11 @@ void grouped_convolution_forward(const GroupedConvolution& c, const void* x, con
 
 template <class Queue>
 void grouped_convolution_input_gradient(const GroupedConvolution& c, const void* dy, const float* w,
-                                        void* dx, Queue& queue) {
+                                        void* dx, float* workspace, Queue& queue) {
+  if (is_depthwise(c, {dy, dx})) {
+    depthwise_taps(c, w, c.window.stride_x == 1, workspace, queue);
+    return depthwise_input_gradient(c, dy, workspace, dx, queue);
+  }
   with_type(c.element, [&]<class T>(T) {
     queue.items(GroupedInputGradient<T>{GroupedExtents(c), static_cast<const T*>(dy), w,
                                         static_cast<T*>(dx)},
@@ -169,6 +186,7 @@ void grouped_convolution_input_gradient(const GroupedConvolution& c, const void*
 template <class Queue>
 void grouped_convolution_weight_gradient(const GroupedConvolution& c, const void* x, const void* dy,
                                          float* dw, float* workspace, Queue& queue) {
+  if (is_depthwise(c, {x, dy})) return depthwise_weight_gradient(c, x, dy, dw, workspace, queue);
   const GroupedExtents e(c);
   const std::uint32_t parts = weight_parts(c);
   with_type(c.element, [&]<class T>(T) {

@@ -7,42 +7,111 @@
 // The calls of layer_norm.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
-/// Calls f(first channel, x) for the vectors of channels of one pixel.
-template <int w, class T, class F>
-constexpr void for_channels(const T* pixel, std::size_t channels, F f) {
-  for (std::size_t c = 0; c < channels; c += w) f(c, load<w>(pixel + c));
-}
-
 struct PixelMoments {
   float mean, inverse;  // of the deviation
 };
 
-template <int w, class T>
-constexpr PixelMoments moments_of(const T* pixel, std::size_t channels, float epsilon) {
-  float sum = 0, squares = 0;
-  for_channels<w>(pixel, channels, [&](std::size_t, const Lanes<w>& x) {
-    for (int i = 0; i < w; ++i) sum += x[i];
-  });
-  const float count = static_cast<float>(channels), mean = sum / count;
-  for_channels<w>(pixel, channels, [&](std::size_t, const Lanes<w>& x) {
-    for (int i = 0; i < w; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  });
-  return {mean, 1 / std::sqrt(squares / count + epsilon)};
+/// A team of neighbouring threads has a pixel, and its neighbours neighbouring vectors of channels.
+struct TeamGrid {
+  std::uint32_t pixels = 0, vectors = 0;
+  std::uint32_t members = 1, teams = 1;  // of a block
+
+  Grid launch(int sums) const {
+    return {small(divide_up(pixels, teams)), members * teams,
+            members * teams * sums * sizeof(float)};
+  }
+  constexpr std::uint32_t threads() const { return members * teams; }
+  constexpr std::uint32_t member(std::uint32_t thread) const { return thread % members; }
+  constexpr std::uint32_t pixel(std::uint32_t block, std::uint32_t thread) const {
+    return block * teams + thread / members;
+  }
+  /// Round `round` of adding the team's numbers up in that of its first member.
+  constexpr void fold(int round, std::uint32_t thread, float* sum) const {
+    const std::uint32_t other = fold_partner(member(thread), round, members);
+    if (other != members) *sum += sum[other - member(thread)];
+  }
+  constexpr float total(std::uint32_t thread, const float* sum) const {
+    return *(sum - member(thread));
+  }
+};
+inline TeamGrid team_grid(std::size_t pixels, std::size_t vectors) {
+  TeamGrid grid{small(pixels), small(vectors)};
+  grid.members = small(std::clamp<std::size_t>(vectors, 1, 32));
+  grid.teams = block_threads / grid.members;
+  return grid;
 }
 
-// A thread a pixel.
+/// Calls f(index, channel, x) for a thread's vectors of a pixel; the index is in x.
+template <int w, class T, class F>
+constexpr void for_own_vectors(const TeamGrid& grid, std::uint32_t pixel, std::uint32_t thread,
+                               const T* x, F f) {
+  for (std::uint32_t v = grid.member(thread); v < grid.vectors; v += grid.members) {
+    const std::size_t at = (std::size_t(pixel) * grid.vectors + v) * w;
+    f(at, std::size_t(v) * w, load<w>(x + at));
+  }
+}
+
+/// Mean and deviation of each pixel, given to then(grid, pixel, thread, moments) of each thread of
+/// its team. Twice over x, the second time in the first cache.
+template <class T, int w, class Then>
+struct TeamMoments {
+  LayerNormOperands o;
+  TeamGrid grid;
+  Then then;
+
+  Grid launch() const { return grid.launch(2); }
+  constexpr int phases() const { return 3 + 2 * folds(grid.members); }
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            unsigned char* shared) const {
+    const std::uint32_t pixel = grid.pixel(block, thread);
+    const int rounds = folds(grid.members);
+    float *sum = reinterpret_cast<float*>(shared) + thread, *squares = sum + grid.threads();
+    if (phase == 0)
+      *sum = pixel < grid.pixels ? summed(pixel, thread, 0, false) : 0;
+    else if (phase <= rounds)
+      grid.fold(phase - 1, thread, sum);
+    else if (phase == rounds + 1)
+      *squares = pixel < grid.pixels ? summed(pixel, thread, mean(thread, sum), true) : 0;
+    else if (phase <= 2 * rounds + 1)
+      grid.fold(phase - rounds - 2, thread, squares);
+    else if (pixel < grid.pixels)
+      then(grid, pixel, thread, moments(thread, sum, squares));
+  }
+
+ private:
+  constexpr float mean(std::uint32_t thread, const float* sum) const {
+    return grid.total(thread, sum) / static_cast<float>(o.channels);
+  }
+  constexpr PixelMoments moments(std::uint32_t thread, const float* sum,
+                                 const float* squares) const {
+    const float variance = grid.total(thread, squares) / static_cast<float>(o.channels);
+    return {mean(thread, sum), 1 / std::sqrt(variance + o.epsilon)};
+  }
+  constexpr float summed(std::uint32_t pixel, std::uint32_t thread, float mean,
+                         bool squared) const {
+    float sum = 0;
+    for_own_vectors<w>(grid, pixel, thread, static_cast<const T*>(o.x),
+                       [&](std::size_t, std::size_t, const Lanes<w>& x) {
+                         for (int i = 0; i < w; ++i)
+                           sum += squared ? (x[i] - mean) * (x[i] - mean) : x[i];
+                       });
+    return sum;
+  }
+};
+
 template <class T, int w>
-struct LayerNormForward {
+struct LayerNormNormalise {
   LayerNormOperands o;
   T* y;
-  constexpr void operator()(std::uint32_t pixel) const {
-    const T* x = static_cast<const T*>(o.x) + pixel * o.channels;
-    const PixelMoments m = moments_of<w>(x, o.channels, o.epsilon);
-    for_channels<w>(x, o.channels, [&](std::size_t c, Lanes<w> v) {
-      for (int i = 0; i < w; ++i)
-        v[i] = (v[i] - m.mean) * m.inverse * o.gamma[c + i] + o.beta[c + i];
-      store(y + pixel * o.channels + c, v);
-    });
+  constexpr void operator()(const TeamGrid& grid, std::uint32_t pixel, std::uint32_t thread,
+                            const PixelMoments& m) const {
+    for_own_vectors<w>(grid, pixel, thread, static_cast<const T*>(o.x),
+                       [&](std::size_t at, std::size_t channel, Lanes<w> v) {
+                         for (int i = 0; i < w; ++i)
+                           v[i] = (v[i] - m.mean) * m.inverse * o.gamma[channel + i] +
+                                  o.beta[channel + i];
+                         store(y + at, v);
+                       });
   }
 };
 
@@ -50,18 +119,20 @@ template <class Queue>
 void layer_norm_forward(const LayerNormOperands& o, void* y, Queue& queue) {
   with_type_and_width(o.element, is_wide(o.element, {o.channels}, {o.x, y}),
                       [&]<class T>(T, auto w) {
-                        queue.items(LayerNormForward<T, w>{o, static_cast<T*>(y)}, o.pixels);
+                        const LayerNormNormalise<T, w> then{o, static_cast<T*>(y)};
+                        const TeamMoments<T, w, LayerNormNormalise<T, w>> work{
+                            o, team_grid(o.pixels, o.channels / w), then};
+                        queue.blocks(work, work.launch());
                       });
 }
 
-/// Each pixel's moments, for the sums over pixels.
-template <class T, int w>
-struct LayerNormMoments {
-  LayerNormOperands o;
+/// For the sums over pixels.
+struct KeepMoments {
   PixelMoments* moments;
-  constexpr void operator()(std::uint32_t pixel) const {
-    moments[pixel] =
-        moments_of<w>(static_cast<const T*>(o.x) + pixel * o.channels, o.channels, o.epsilon);
+  template <class Of>
+  constexpr void operator()(const TeamGrid& grid, std::uint32_t pixel, std::uint32_t thread,
+                            const Of& of) const {
+    if (grid.member(thread) == 0) moments[pixel] = of;
   }
 };
 
@@ -98,28 +169,54 @@ struct WriteGammaAndBeta {
 template <class T, int w>
 struct LayerNormInputGradient {
   LayerNormOperands o;
+  TeamGrid grid;
   const PixelMoments* moments;
   const T* dy;
   T* dx;
-  constexpr void operator()(std::uint32_t pixel) const {
-    const std::size_t at = pixel * o.channels;
-    const T* x = static_cast<const T*>(o.x) + at;
+
+  Grid launch() const { return grid.launch(2); }
+  constexpr int phases() const { return 2 + folds(grid.members); }
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            unsigned char* shared) const {
+    const std::uint32_t pixel = grid.pixel(block, thread);
+    float *sum = reinterpret_cast<float*>(shared) + thread, *sum_x = sum + grid.threads();
+    if (phase == 0) {
+      *sum = *sum_x = 0;
+      if (pixel < grid.pixels) add_up(pixel, thread, *sum, *sum_x);
+    } else if (phase + 1 < phases()) {
+      grid.fold(phase - 1, thread, sum);
+      grid.fold(phase - 1, thread, sum_x);
+    } else if (pixel < grid.pixels) {
+      write(pixel, thread, grid.total(thread, sum), grid.total(thread, sum_x));
+    }
+  }
+
+ private:
+  /// Calls f(index, channel, normalised x, dy).
+  template <class F>
+  constexpr void for_own(std::uint32_t pixel, std::uint32_t thread, F f) const {
     const PixelMoments m = moments[pixel];
-    float sum = 0, sum_x = 0;
-    for_channels<w>(x, o.channels, [&](std::size_t c, const Lanes<w>& v) {
-      const auto g = load<w>(dy + at + c);
-      for (int i = 0; i < w; ++i) {
-        sum += g[i] * o.gamma[c + i];
-        sum_x += g[i] * o.gamma[c + i] * (v[i] - m.mean) * m.inverse;
-      }
-    });
-    const float count = static_cast<float>(o.channels);
-    for_channels<w>(x, o.channels, [&](std::size_t c, const Lanes<w>& v) {
-      auto g = load<w>(dy + at + c);
+    for_own_vectors<w>(grid, pixel, thread, static_cast<const T*>(o.x),
+                       [&](std::size_t at, std::size_t channel, Lanes<w> x) {
+                         for (int i = 0; i < w; ++i) x[i] = (x[i] - m.mean) * m.inverse;
+                         f(at, channel, x, load<w>(dy + at));
+                       });
+  }
+  constexpr void add_up(std::uint32_t pixel, std::uint32_t thread, float& sum, float& sum_x) const {
+    for_own(pixel, thread,
+            [&](std::size_t, std::size_t channel, const Lanes<w>& x, const Lanes<w>& g) {
+              for (int i = 0; i < w; ++i) {
+                sum += g[i] * o.gamma[channel + i];
+                sum_x += g[i] * o.gamma[channel + i] * x[i];
+              }
+            });
+  }
+  constexpr void write(std::uint32_t pixel, std::uint32_t thread, float sum, float sum_x) const {
+    const float count = static_cast<float>(o.channels), inverse = moments[pixel].inverse;
+    for_own(pixel, thread, [&](std::size_t at, std::size_t channel, const Lanes<w>& x, Lanes<w> g) {
       for (int i = 0; i < w; ++i)
-        g[i] = m.inverse *
-               (g[i] * o.gamma[c + i] - (sum + (v[i] - m.mean) * m.inverse * sum_x) / count);
-      store(dx + at + c, g);
+        g[i] = inverse * (g[i] * o.gamma[channel + i] - (sum + x[i] * sum_x) / count);
+      store(dx + at, g);
     });
   }
 };
@@ -137,10 +234,13 @@ void layer_norm_backward(const LayerNormOperands& o, const void* dy, void* dx, f
   with_type_and_width(
       o.element, is_wide(o.element, {o.channels}, {o.x, dy, dx}), [&]<class T>(T, auto w) {
         const auto *x = static_cast<const T*>(o.x), *g = static_cast<const T*>(dy);
-        queue.items(LayerNormMoments<T, w>{o, moments}, o.pixels);
+        const TeamGrid grid = team_grid(o.pixels, o.channels / w);
+        const TeamMoments<T, w, KeepMoments> first{o, grid, {moments}};
+        queue.blocks(first, first.launch());
         sum_pixels(o.pixels, o.channels, LayerNormTerm<T, w>{x, g, o.channels, moments},
                    WriteGammaAndBeta{dgamma, dbeta}, sums, queue);
-        queue.items(LayerNormInputGradient<T, w>{o, moments, g, static_cast<T*>(dx)}, o.pixels);
+        const LayerNormInputGradient<T, w> last{o, grid, moments, g, static_cast<T*>(dx)};
+        queue.blocks(last, last.launch());
       });
 }
 

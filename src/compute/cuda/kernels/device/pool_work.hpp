@@ -1,7 +1,7 @@
 #pragma once
 #include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "compute/cuda/kernels/arguments/pool.hpp"
-#include "compute/cuda/kernels/device/lanes.hpp"
+#include "compute/cuda/kernels/device/channel_sums.hpp"
 
 // Where the windows of pools lie, for their kernels.
 
@@ -135,57 +135,21 @@ struct AveragePoolBackward {
   }
 };
 
-/// The mean over a whole image: a block has some vectors of one sample, its rows of threads share
-/// out the pixels.
+/// The mean over a whole image.
 template <class T, int w>
 struct GlobalAverage {
+  static constexpr int width = w;
   const T* x;
   T* y;
-  std::size_t y_pitch;
-  ChannelGrid grid;  // of one sample, one row block
-  std::uint32_t samples;
-
-  Grid launch() const {
-    return {samples * grid.column_blocks, grid.threads(), grid.threads() * w * sizeof(float)};
+  std::size_t y_pitch, pixels, channels;
+  constexpr void add(std::uint32_t sample, std::uint32_t pixel, std::uint32_t channel,
+                     Lanes<w>& sum) const {
+    const auto v = load_constant<w>(x + (sample * pixels + pixel) * channels + channel);
+    for (int i = 0; i < w; ++i) sum[i] += v[i];
   }
-  constexpr int phases() const { return 2 + folds(grid.rows); }
-  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
-                            unsigned char* shared) const {
-    float* sums = reinterpret_cast<float*>(shared) + thread;
-    const std::uint32_t vector = grid.vector(block, thread), row = grid.row(thread);
-    const std::uint32_t sample = block / grid.column_blocks;
-    if (phase == 0)
-      accumulate(sample, vector, row, sums);
-    else if (phase + 1 < phases())
-      fold(phase - 1, row, sums);
-    else if (row == 0 && vector < grid.vectors)
-      write(sample, vector, sums);
-  }
-
- private:
-  constexpr std::size_t channels() const { return std::size_t(grid.vectors) * w; }
-  constexpr void accumulate(std::uint32_t sample, std::uint32_t vector, std::uint32_t row,
-                            float* sums) const {
-    Lanes<w> own{};
-    if (vector < grid.vectors)
-      for (std::uint32_t pixel = row; pixel < grid.pixels; pixel += grid.rows) {
-        const std::size_t at = std::size_t(sample) * grid.pixels + pixel;
-        const auto v = load_constant<w>(x + at * channels() + vector * w);
-        for (int i = 0; i < w; ++i) own[i] += v[i];
-      }
-    for (int i = 0; i < w; ++i) sums[i * grid.threads()] = own[i];
-  }
-  constexpr void fold(int round, std::uint32_t row, float* sums) const {
-    const std::uint32_t other = fold_partner(row, round, grid.rows);
-    if (other == grid.rows) return;
-    for (int i = 0; i < w; ++i)
-      sums[i * grid.threads()] += sums[i * grid.threads() + (other - row) * grid.columns];
-  }
-  constexpr void write(std::uint32_t sample, std::uint32_t vector, const float* sums) const {
-    Lanes<w> mean{};
-    for (int i = 0; i < w; ++i)
-      mean[i] = sums[i * grid.threads()] / static_cast<float>(grid.pixels);
-    store(y + sample * y_pitch + vector * w, mean);
+  constexpr void finish(std::uint32_t sample, std::uint32_t channel, Lanes<w> sum) const {
+    for (int i = 0; i < w; ++i) sum[i] /= static_cast<float>(pixels);
+    store(y + sample * y_pitch + channel, sum);
   }
 };
 
@@ -197,11 +161,10 @@ inline bool is_global(const PoolOperands& o) {
 
 template <class T, int w, class Queue>
 void global_average(const PoolOperands& o, const T* x, T* y, Queue& queue) {
-  const std::size_t pixels = std::size_t(o.x_shape.height) * o.x_shape.width;
-  const GlobalAverage<T, w> work{x, y, pitch_or(o.y_pitch, o.x_shape.channels),
-                                 channel_grid(pixels, o.x_shape.channels / w, pixels, 1),
-                                 small(o.x_shape.batch)};
-  queue.blocks(work, work.launch());
+  const std::size_t pixels = std::size_t(o.x_shape.height) * o.x_shape.width,
+                    channels = o.x_shape.channels;
+  sum_samples(o.x_shape.batch, pixels, channels,
+              GlobalAverage<T, w>{x, y, pitch_or(o.y_pitch, channels), pixels, channels}, queue);
 }
 
 template <class Queue>

@@ -135,6 +135,7 @@ std::string progress_bar(const ProgressState& s, std::size_t columns) {
 namespace {
 
 constexpr double visible = 0.0005;  // shares below are 0.0 %
+constexpr double limiting = 0.1;    // of the time that a rank waits for data
 
 /// The shares of one phase on each rank.
 std::vector<double> shares_of(Phase phase, const std::vector<PhaseSeconds>& ranks) {
@@ -163,6 +164,9 @@ std::string where_time_went(const std::vector<PhaseSeconds>& ranks) {
   if (ranks.size() > 1) table += fmt::format("   {:>14}", "least .. most");
   table += "\n";
   for (const Phase phase : ledger_phases) table += phase_line(phase, ranks);
+  if (std::ranges::max(shares_of(Phase::data_wait, ranks)) >= limiting)
+    table +=
+        fmt::format("  {:<18} the loader: raise --data-threads, or use records:\n", "limited by");
   return table;
 }
 

@@ -211,6 +211,16 @@ TEST_CASE("summary: tells throughput with its spread and each phase's share over
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
 }
 
+TEST_CASE("summary: names the loader where a rank waits a tenth of its time for data") {
+  Summary summary = small_summary(2);
+  summary.ranks[1][Phase::data_wait] = 0.09 * summary.ranks[1].total();
+  CHECK_THAT(summary_table(summary), !Contains("limited by"));
+
+  summary.ranks[1][Phase::data_wait] *= 2;
+  CHECK_THAT(summary_table(summary),
+             Contains("  limited by         the loader: raise --data-threads"));
+}
+
 TEST_CASE("summary: of one rank has no range, and names accuracy and checkpoint if there are") {
   Summary summary = small_summary(1);
   summary.accuracy =

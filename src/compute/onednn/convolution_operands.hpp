@@ -83,6 +83,9 @@ struct ConvolutionGeometry {
       // A blocked source of less than a block has only a reference kernel. Its padding is zero, so
       // it may as well be called channels.
       seen[1] = from.shape.channels = std::max(x.shape.channels, x.block);
+    } else if (y.element == Element::bf16) {
+      // Nor has the weight gradient of images in bf16 another kernel for part of a block.
+      seen[0] = to.shape.channels = y.padded_channels();
     }
     const bool each = is_of_one_pixel(window) && window.stride_y == 1 && window.stride_x == 1;
     const RowMerging rows = x.channels_last && each ? long_rows : RowMerging::as_they_are;

@@ -42,10 +42,10 @@ void check_kernels(const std::string& name, Element element) {
 }
 
 /// A stem for images of so many channels, strided or not.
-Graph stem(int channels, int stride) {
+Graph stem(int channels, int stride, int out) {
   GraphBuilder g;
   compute::TensorId x = g.input(20, 18, channels, {compute::Normalisation::standardise_image});
-  x = g.convolution("conv", x, {.channels = 16, .height = 3, .width = 3, .stride = stride});
+  x = g.convolution("conv", x, {.channels = out, .height = 3, .width = 3, .stride = stride});
   g.loss(g.matrix_product("fc", g.global_pool(g.batch_norm("bn", x, {})), 3, {}, 0.0, true));
   return std::move(g).finish();
 }
@@ -124,9 +124,11 @@ TEST_CASE("networks: no kernel of any is one of oneDNN's reference kernels",
 }
 
 TEST_CASE("networks: nor of images of one to four channels", "[unsanitized][kernels]") {
-  const int channels = GENERATE(1, 2, 3, 4), stride = GENERATE(1, 2);
-  CAPTURE(channels, stride);
-  check_kernels(stem(channels, stride), Element::fp32);
+  const int channels = GENERATE(1, 2, 3, 4), stride = GENERATE(1, 2), out = GENERATE(16, 24);
+  const Element element = GENERATE(Element::fp32, Element::bf16);
+  if (!compute::cpu_trains_in(element)) return;
+  CAPTURE(channels, stride, out, element);
+  check_kernels(stem(channels, stride, out), element);
 }
 
 TEST_CASE("networks: nor in bf16", "[unsanitized]") {

@@ -135,7 +135,7 @@ std::string progress_bar(const ProgressState& s, std::size_t columns) {
 namespace {
 
 constexpr double visible = 0.0005;  // shares below are 0.0 %
-constexpr double limiting = 0.1;    // of the time that a rank waits for data
+constexpr double limiting = 0.1;    // share of a rank's time in which it waits for data
 
 /// The shares of one phase on each rank.
 std::vector<double> shares_of(Phase phase, const std::vector<PhaseSeconds>& ranks) {

@@ -32,10 +32,10 @@ stop() {
 # A step of two seconds, however fast the machine is: a run may need two of them to end, and has 10 s.
 "$mpirun" -np 2 --oversubscribe "$dir/train" --model resnet20 --data shapes --batch 16 --accumulate 10 --threads 1 --eval-every 0 \
   --log-every 1 --steps 3 >log 2>&1
-two_seconds=$(sed -n 's/.* \([0-9.]*\) sec\/batch.*/\1/p' log | tail -n 1 | awk '{ print int(20 / $1) + 1 }')
-[ "$two_seconds" ] || give_up "no step could be timed: $(tail -n 3 log)"
+micro_steps=$(sed -n 's/.* \([0-9.]*\) sec\/batch.*/\1/p' log | tail -n 1 | awk '{ print int(20 / $1) + 1 }')
+[ "$micro_steps" ] || give_up "no step could be timed: $(tail -n 3 log)"
 
-accumulate=$two_seconds launcher_too=
+accumulate=$micro_steps launcher_too=
 stop stopped "$dir/entry"
 check "the entry point: 143" is $code 143
 check "the entry point: the last step is durable" test -f "$(file_of stopped "$told")" -o -f "$(file_of stopped $((told + 1)))"
@@ -48,14 +48,14 @@ check "a worker: its ranks got the signal" has "the run ends after step"
 check "a worker: the last step is durable" test -f "$(file_of worker "$told")"
 
 # As by `kubectl delete`: the launcher's mpirun kills the ranks a second later, amid a step of some seconds.
-accumulate=$((3 * two_seconds)) launcher_too=yes
+accumulate=$((3 * micro_steps)) launcher_too=yes
 stop killed "$dir/entry" "$dir/sshd"
 check "a worker whose ranks are killed: 143" is $code 143
 check "a worker whose ranks are killed: amid a step" lacks "the run ends after step"
 check "a worker whose ranks are killed: the last step is durable" test -f "$(file_of killed "$told")"
 check "a worker whose ranks are killed: by the writer" grep -q "^result: saved" killed/last-save.txt
 
-accumulate=$two_seconds launcher_too=
+accumulate=$micro_steps launcher_too=
 stop bare
 echo "a bare mpirun as first process: exit code $code, $(find bare -name 'step-*.h5' | wc -l) checkpoints"
 "$train" --model resnet20 --data shapes --batch 16 --steps 1 --eval-every 0 --checkpoint-dir bare >log 2>&1

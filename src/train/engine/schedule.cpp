@@ -99,14 +99,15 @@ std::vector<double> whitening_filters(const RunPlan& plan, const model::Paramete
                          parameter.initial.value);
 }
 
-// A head that is drawn anew over trained weights is as torch's Linear is, which takes the place of
-// one there. Those of EfficientNets, within 1/sqrt(classes), spoil few classes' first steps.
-void draw_heads_small(model::Graph& graph) {
+// A head over trained weights is drawn within 1/sqrt(features), as torch's Linear is, which takes
+// its place there. EfficientNet's own, within 1/sqrt(classes), spoils few classes' first steps.
+void narrow_heads(model::Graph& graph) {
   for (const model::ParameterId id : model::head_parameters(graph)) {
     model::Parameter& parameter = graph.parameters[id];
-    if (parameter.dims.size() == 2)
-      parameter.initial = {model::Initialiser::Kind::uniform,
-                           1 / std::sqrt(static_cast<double>(parameter.dims[1]))};
+    model::Initialiser& initial = parameter.initial;
+    if (parameter.dims.size() == 2 && initial.kind == model::Initialiser::Kind::uniform)
+      initial.value =
+          std::min(initial.value, 1 / std::sqrt(static_cast<double>(parameter.dims[1])));
   }
 }
 
@@ -114,7 +115,7 @@ void draw_heads_small(model::Graph& graph) {
 
 InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
   model::Graph graph = plan.model.graph;
-  if (!plan.options.init_from.empty()) draw_heads_small(graph);
+  if (!plan.options.init_from.empty()) narrow_heads(graph);
   InitialValues values{std::vector<float>(graph.parameter_count()),
                        std::vector<float>(graph.statistic_count())};
   model::initialise(graph, plan.options.seed, values.parameters, values.statistics, progress);

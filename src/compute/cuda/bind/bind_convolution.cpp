@@ -92,9 +92,9 @@ Action weight_gradient(const Kind& s, Binder& b,
   };
 }
 
-// With a workspace for its kernels.
-kernels::GroupedConvolution ours(const ConvolutionShape& window, TensorId x, TensorId y,
-                                 Binder& b) {
+// Also reserves its kernels' workspace.
+kernels::GroupedConvolution own_convolution(const ConvolutionShape& window, TensorId x, TensorId y,
+                                            Binder& b) {
   const kernels::GroupedConvolution c{b.element(), window, b.shape(x), b.shape(y)};
   b.reserve(kernels::grouped_convolution_workspace(c));
   return c;
@@ -105,7 +105,7 @@ kernels::GroupedConvolution ours(const ConvolutionShape& window, TensorId x, Ten
 template <>
 Action bind(const ConvolutionForward& s, Binder& b) {
   if (is_ours(b.schedule(), s.window, s.x))
-    return [&b, c = ours(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y),
+    return [&b, c = own_convolution(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y),
             w = b.parameters(s.w), bias = b.parameters(s.b), then = s.then] {
       kernels::grouped_convolution_forward(c, x, w, bias, then, y, b.floats(), b.stream());
     };
@@ -122,7 +122,7 @@ Action bind(const ConvolutionForward& s, Binder& b) {
 template <>
 Action bind(const ConvolutionInputGradient& s, Binder& b) {
   if (!s.epilogue && is_ours(b.schedule(), s.window, s.dx))
-    return [&b, c = ours(s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx),
+    return [&b, c = own_convolution(s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx),
             w = b.parameters(s.w)] {
       kernels::grouped_convolution_input_gradient(c, dy, w, dx, b.floats(), b.stream());
     };
@@ -132,7 +132,7 @@ Action bind(const ConvolutionInputGradient& s, Binder& b) {
 template <>
 Action bind(const ConvolutionWeightGradient& s, Binder& b) {
   if (is_ours(b.schedule(), s.window, s.x)) {
-    return [&b, c = ours(s.window, s.x, s.dy, b), x = b.at(s.x), dy = b.at(s.dy),
+    return [&b, c = own_convolution(s.window, s.x, s.dy, b), x = b.at(s.x), dy = b.at(s.dy),
             dw = b.gradients(s.w), db = bias_gradient(s, b)] {
       kernels::grouped_convolution_weight_gradient(c, x, dy, dw, b.floats(), b.stream());
       db();

@@ -85,8 +85,20 @@ TEST_CASE("cuda kernels: depthwise convolutions of images smaller than the filte
   CAPTURE(element, size, step, width);
   const int border = size / 2;
 
-  Depthwise(element, {Window{size, size, step, step, border, border, border, border}, 8},
-            {3, 2, width, 8})
+  Depthwise steps(element, {Window{size, size, step, step, border, border, border, border}, 8},
+                  {3, 2, width, 8});
+  CHECK(work::is_depthwise(steps.c, {steps.tensors[0], steps.tensors[2]}));
+  steps.check();
+}
+
+TEST_CASE("cuda kernels: depthwise convolutions of many blocks of threads") {
+  const Element element = any_element();
+  const int size = GENERATE(3, 7), step = GENERATE(1, 2);
+  CAPTURE(element, size, step);
+  const int border = size / 2;
+
+  Depthwise(element, {Window{size, size, step, step, border, border, border, border}, 264},
+            {7, 20, 21, 264})
       .check();
 }
 

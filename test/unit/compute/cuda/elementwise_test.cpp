@@ -275,3 +275,33 @@ TEST_CASE("cuda kernels: dropout keeps the same elements as the reference") {
 
   for (std::size_t i = 0; i < s.elements(); ++i) CHECK((c.read(y)[i] == 0) == (c.state[y][i] == 0));
 }
+
+TEST_CASE("cuda kernels: factors of channels and their gradients agree with the reference") {
+  const Element element = any_element();
+  const int channels = GENERATE(1, 8, 17, 264), side = GENERATE(1, 7, 20);
+  const bool aligned = GENERATE(true, false);
+  CAPTURE(element, channels, side, aligned);
+  enum : TensorId { x, factor, dy, y, dx, dfactor };
+  const Shape image{3, side, side, channels}, of_channels{3, 1, 1, channels};
+  KernelCase c(element, {image, of_channels, image, image, image, of_channels}, y);
+  if (!aligned)
+    for (TensorId id = x; id <= dfactor; ++id) c.misalign(id);
+  const ScaleExtents e{element, 3, std::size_t(side) * side, std::size_t(channels)};
+  const auto backward = [&](void* to, void* sums) {
+    return [&, to, sums](auto& queue) {
+      work::scale_backward(e, c[x], c[factor], c[dy], to, sums, queue);
+    };
+  };
+
+  c.check(ScaleForward{x, factor, y}, {y},
+          [&](auto& queue) { work::scale_forward(e, c[x], c[factor], c[y], queue); });
+  c.check(ScaleBackward{x, factor, dy, dx, dfactor}, {dx, dfactor}, backward(c[dx], c[dfactor]));
+  const auto both_dx = c.read(dx), both_sums = c.read(dfactor);
+  c.run_kernel({dx}, backward(c[dx], nullptr));
+  c.run_kernel({dfactor}, backward(nullptr, c[dfactor]));
+  CHECK(c.read(dx) == both_dx);
+  CHECK(c.read(dfactor) == both_sums);
+  c.run_kernel({dy, dfactor}, backward(c[dy], c[dfactor]));
+  CHECK(c.read(dy) == both_dx);
+  CHECK(c.read(dfactor) == both_sums);
+}

@@ -30,6 +30,9 @@ TEST_CASE("cuda step: convolutions in groups, and of few channels, are ours") {
   const ConvolutionShape window = GENERATE(
       ConvolutionShape(Window{3, 3, 1, 1, 1, 1, 1, 1}, 24), ConvolutionShape(Window{}, 3),
       ConvolutionShape(Window{5, 5, 2, 2, 1, 1, 2, 2}, 24), ConvolutionShape(Window{}, 24),
+      ConvolutionShape(Window{3, 3, 2, 2, 0, 0, 1, 1}, 24),
+      ConvolutionShape(Window{5, 5, 1, 1, 2, 2, 2, 2}, 24),
+      ConvolutionShape(Window{7, 7, 1, 1, 3, 3, 3, 3}, 24),
       ConvolutionShape(Window{3, 2, 2, 1, 0, 1, 1, 0}, 6), ConvolutionShape(Window{1, 1, 2, 2}, 2));
   const auto element = elements();
   const int multiplier = GENERATE(1, 2);

@@ -3,7 +3,8 @@
 #include "compute/cuda/kernels/device/lanes.hpp"
 
 // Sums over the pixels of an NHWC tensor, channel by channel, in two kernels: blocks leave partial
-// sums, then a second kernel adds those up. No atomics: the order, and so every bit, is fixed.
+// sums, then a second kernel adds those up. Sums of each image by itself take one kernel. No
+// atomics: the order, and so every bit, is fixed.
 namespace ringtrain::compute::cuda::kernels {
 
 /// Partial sums of one pass lie here, row blocks x values x channels, fp32.
@@ -139,11 +140,11 @@ void sum_pixels(std::size_t pixels, std::size_t channels, const Term& term, cons
   queue.blocks(second, second.launch());
 }
 
-/// Sums over the pixels of each sample by itself: a block has some vectors of one sample, its rows
-/// of threads share out the pixels. `Term` has `width`, add(sample, pixel, first channel, sums),
-/// which adds to Lanes<width>, and finish(sample, first channel, sums).
+/// Sums over the pixels of each sample: a block has some vectors of one sample, its rows of threads
+/// share out the pixels. `Term` has `width`, add(sample, pixel, first channel, sums), which adds to
+/// Lanes<width>, and finish(sample, first channel, sums).
 template <class Term>
-struct SumSamples {
+struct SumPixelsOfSamples {
   static constexpr int width = Term::width;
   Term term;
   ChannelGrid grid;  // of one sample, one row block
@@ -189,10 +190,10 @@ struct SumSamples {
 };
 
 template <class Term, class Queue>
-void sum_samples(std::size_t samples, std::size_t pixels, std::size_t channels, const Term& term,
-                 Queue& queue) {
-  const SumSamples<Term> work{term, channel_grid(pixels, channels / Term::width, pixels, 1),
-                              small(samples)};
+void sum_pixels_of_samples(std::size_t samples, std::size_t pixels, std::size_t channels,
+                           const Term& term, Queue& queue) {
+  const SumPixelsOfSamples<Term> work{term, channel_grid(pixels, channels / Term::width, pixels, 1),
+                                      small(samples)};
   queue.blocks(work, work.launch());
 }
 
@@ -215,9 +216,12 @@ struct MapPixels {
   }
 };
 
+/// About `pixels_each` pixels a thread: more, where it keeps what it has loaded.
 template <class Term, class Queue>
-void map_pixels(std::size_t pixels, std::size_t channels, const Term& term, Queue& queue) {
-  const MapPixels<Term> map{channel_grid(pixels, channels / Term::width, 8, 1 << 20), term};
+void map_pixels(std::size_t pixels, std::size_t channels, const Term& term, Queue& queue,
+                std::size_t pixels_each = 8) {
+  const MapPixels<Term> map{channel_grid(pixels, channels / Term::width, pixels_each, 1 << 20),
+                            term};
   queue.blocks(map, map.launch());
 }
 

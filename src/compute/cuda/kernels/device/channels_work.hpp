@@ -161,7 +161,7 @@ void scale_backward(const ScaleExtents& e, const void* x, const void* s, const v
                                                        static_cast<T*>(ds),
                                                        e.pixels,
                                                        e.channels};
-                        sum_samples(e.batch, e.pixels, e.channels, term, queue);
+                        sum_pixels_of_samples(e.batch, e.pixels, e.channels, term, queue);
                       });
 }
 

@@ -1,20 +1,24 @@
 #pragma once
 #include <type_traits>
+#include <utility>
 
 #include "compute/cuda/kernels/arguments/grouped_convolution.hpp"
 #include "compute/cuda/kernels/device/activation.hpp"
 #include "compute/cuda/kernels/device/channel_sums.hpp"
+#include "compute/cuda/kernels/device/channels_work.hpp"
 
 // Depthwise convolutions of 3x3, 5x5 and 7x7 pixels with a step of 1 or 2, as MobileNets,
 // EfficientNets and ConvNeXts have them. A thread keeps to 16 bytes of channels, and makes four
 // neighbouring results from taps in registers.
 namespace ringtrain::compute::cuda::kernels::work {
 
-#ifdef __CUDA_ARCH__
-#define RINGTRAIN_UNROLL _Pragma("unroll")
-#else
-#define RINGTRAIN_UNROLL
-#endif
+/// Calls f(n) for 0 to `count` - 1, each a std::integral_constant: unrolled, so that arrays which n
+/// indexes stay in registers.
+template <int count, class F>
+constexpr void unrolled(F f) {
+  [&]<int... n>(std::integer_sequence<int, n...>) { (f(std::integral_constant<int, n>()), ...); }
+  (std::make_integer_sequence<int, count>());
+}
 
 /// The filters with taps slow and channels fast; turned by half a circle for input gradients with a
 /// step of 1, which are forward steps.
@@ -54,8 +58,20 @@ template <int w, int size>
 struct TapRow {
   Lanes<w> at[size];
   constexpr TapRow(const float* taps, std::size_t channels) : at{} {
-    RINGTRAIN_UNROLL
-    for (int k = 0; k < size; ++k) at[k] = load_constant<w>(taps + k * channels);
+    unrolled<size>([&](auto k) { at[k] = load_constant<w>(taps + k * channels); });
+  }
+};
+
+/// Some neighbouring columns of a row of an image, with zero where there is none. They are loaded
+/// one behind the other, before any is used.
+template <class T, int w, int count>
+struct PixelRow {
+  Pack<T, w> at[count];
+  constexpr PixelRow(const T* row, std::size_t channels, int first, int width) : at{} {
+    unrolled<count>([&](auto j) {
+      const int column = first + j;
+      if (column >= 0 && column < width) at[j] = get_constant<w>(row + column * channels);
+    });
   }
 };
 
@@ -66,12 +82,12 @@ constexpr void multiply_add(Lanes<w>& sum, const Lanes<w>& a, const Lanes<w>& b)
 
 template <class T, int w>
 constexpr void store_strip(T* row, const Strip& at, const Shape& s, const Lanes<w>* sums) {
-  RINGTRAIN_UNROLL
-  for (int r = 0; r < Strip::pixels; ++r)
+  unrolled<Strip::pixels>([&](auto r) {
     if (at.column + r < s.width) store(row + std::size_t(at.column + r) * s.channels, sums[r]);
+  });
 }
 
-/// y = then(x * taps + b?).
+/// y = relu?(x * taps + b?).
 template <class T, int w, int size, int step>
 struct DepthwiseForward {
   static constexpr int width = w;
@@ -93,9 +109,9 @@ struct DepthwiseForward {
         if (row >= 0 && row < o.x_shape.height) o.add_row(ky, at, row, channel, sums);
       }
       const auto bias = load_or<w>(o.b, channel, 0);
-      RINGTRAIN_UNROLL
-      for (int r = 0; r < Strip::pixels; ++r)
-        for (int i = 0; i < w; ++i) sums[r][i] = value_of<true>(o.then, sums[r][i] + bias[i]);
+      unrolled<Strip::pixels>([&](auto r) {
+        for (int i = 0; i < w; ++i) sums[r][i] = value_of<false>(o.then, sums[r][i] + bias[i]);
+      });
       store_strip(row_of(o.y, o.y_shape, at.image, at.row, channel), at, o.y_shape, sums);
     }
   };
@@ -106,20 +122,20 @@ struct DepthwiseForward {
                          Lanes<w>* sums) const {
     const std::size_t channels = x_shape.channels;
     const TapRow<w, size> tap(taps + ky * size * channels + channel, channels);
-    const T* from = row_of(x, x_shape, at.image, row, channel);
-    RINGTRAIN_UNROLL
-    for (int j = 0; j < (Strip::pixels - 1) * step + size; ++j) {
-      const int column = at.column * step - left + j;
-      if (column < 0 || column >= x_shape.width) continue;
-      const auto v = load_constant<w>(from + column * channels);
-      RINGTRAIN_UNROLL
-      for (int r = 0; r < Strip::pixels; ++r)
-        if (const int kx = j - r * step; kx >= 0 && kx < size) multiply_add(sums[r], v, tap.at[kx]);
-    }
+    constexpr int columns = (Strip::pixels - 1) * step + size;
+    const PixelRow<T, w, columns> row_of_x(row_of(x, x_shape, at.image, row, channel), channels,
+                                           at.column * step - left, x_shape.width);
+    unrolled<columns>([&](auto j) {
+      const auto v = widened(row_of_x.at[j]);
+      unrolled<Strip::pixels>([&](auto r) {
+        constexpr int kx = decltype(j)::value - decltype(r)::value * step;
+        if constexpr (kx >= 0 && kx < size) multiply_add(sums[r], v, tap.at[kx]);
+      });
+    });
   }
 };
 
-/// dx of a step of 2. `odd`: whether the padding on the left is.
+/// dx of a step of 2. `odd`: 1 where the padding on the left is odd, else 0.
 template <class T, int w, int size, int odd>
 struct DepthwiseInputGradient {
   static constexpr int width = w;
@@ -151,22 +167,22 @@ struct DepthwiseInputGradient {
                          Lanes<w>* sums) const {
     const std::size_t channels = x_shape.channels;
     const TapRow<w, size> tap(taps + ky * size * channels + channel, channels);
-    const T* from = row_of(dy, y_shape, at.image, row, channel);
-    const int last = (at.column + left) / 2;
-    RINGTRAIN_UNROLL
-    for (int j = -Strip::pixels / 2; j <= (size - 1) / 2; ++j) {
-      const int column = last - j;
-      if (column < 0 || column >= y_shape.width) continue;
-      const auto g = load_constant<w>(from + column * channels);
-      RINGTRAIN_UNROLL
-      for (int r = 0; r < Strip::pixels; ++r)
-        if (const int kx = r + odd + 2 * j; kx >= 0 && kx < size)
-          multiply_add(sums[r], g, tap.at[kx]);
-    }
+    // From the column that is farthest to the left: tap kx = r + odd + 2 * (most - j).
+    constexpr int most = (size - 1) / 2, columns = most + Strip::pixels / 2 + 1;
+    const PixelRow<T, w, columns> row_of_dy(row_of(dy, y_shape, at.image, row, channel), channels,
+                                            (at.column + left) / 2 - most, y_shape.width);
+    unrolled<columns>([&](auto j) {
+      const auto g = widened(row_of_dy.at[j]);
+      unrolled<Strip::pixels>([&](auto r) {
+        constexpr int kx = decltype(r)::value + odd + 2 * (most - decltype(j)::value);
+        if constexpr (kx >= 0 && kx < size) multiply_add(sums[r], g, tap.at[kx]);
+      });
+    });
   }
 };
 
-/// dw, of a row of taps: vector v of all is one of the channels, for row v / vectors.
+/// dw. Its channels are those of the image for the first row of taps, then for the second and so
+/// on.
 template <class T, int w, int size>
 struct DepthwiseWeightTerm {
   static constexpr int values = size, width = w;
@@ -183,14 +199,10 @@ struct DepthwiseWeightTerm {
       const int row = line % o.y_shape.height * o.step + ky - o.top;
       if (row < 0 || row >= o.x_shape.height) return;
       const auto g = load_constant<w>(o.dy + std::size_t(pixel) * o.y_shape.channels + channel);
-      const T* from = row_of(o.x, o.x_shape, line / o.y_shape.height, row, channel);
-      RINGTRAIN_UNROLL
-      for (int kx = 0; kx < size; ++kx) {
-        const int column = at % o.y_shape.width * o.step + kx - o.left;
-        if (column >= 0 && column < o.x_shape.width)
-          multiply_add(sums[kx], g,
-                       load_constant<w>(from + std::size_t(column) * o.x_shape.channels));
-      }
+      const PixelRow<T, w, size> row_of_x(
+          row_of(o.x, o.x_shape, line / o.y_shape.height, row, channel), o.x_shape.channels,
+          at % o.y_shape.width * o.step - o.left, o.x_shape.width);
+      unrolled<size>([&](auto k) { multiply_add(sums[k], g, widened(row_of_x.at[k])); });
     }
   };
   constexpr Column column(std::uint32_t first) const {
@@ -198,9 +210,8 @@ struct DepthwiseWeightTerm {
     return {*this, first % channels, static_cast<int>(first / channels)};
   }
 };
-#undef RINGTRAIN_UNROLL
 
-/// Into the order of the flat buffer.
+/// Writes them in the order of the flat buffer.
 template <int size>
 struct WriteDepthwiseWeights {
   float* dw;
@@ -241,13 +252,17 @@ void depthwise_taps(const GroupedConvolution& c, const float* w, bool turned, fl
 template <class Queue>
 void depthwise_forward(const GroupedConvolution& c, const void* x, const float* taps,
                        const float* b, Activation then, void* y, Queue& queue) {
+  if (!is_relu_or_none(then)) {  // behind BatchNorm there is none
+    depthwise_forward(c, x, taps, b, Activation::none, y, queue);
+    return add_bias(c.element, c.y.pixels(), c.y.channels, y, nullptr, y, then, queue);
+  }
   with_type(c.element, [&]<class T>(T) {
     with_size(c, [&](auto size) {
       const auto run = [&](auto step) {
         const DepthwiseForward<T, full_width<T>, size, step> term{
             c.x,  c.y, c.window.top, c.window.left,     static_cast<const T*>(x),
             taps, b,   then,         static_cast<T*>(y)};
-        map_pixels(Strip::count(c.y), c.y.channels, term, queue);
+        map_pixels(Strip::count(c.y), c.y.channels, term, queue, 1);
       };
       if (c.window.stride_x == 1) return run(std::integral_constant<int, 1>());
       run(std::integral_constant<int, 2>());
@@ -275,7 +290,7 @@ void depthwise_input_gradient(const GroupedConvolution& c, const void* dy, const
                                                                        static_cast<const T*>(dy),
                                                                        taps,
                                                                        static_cast<T*>(dx)};
-        map_pixels(Strip::count(c.x), c.x.channels, term, queue);
+        map_pixels(Strip::count(c.x), c.x.channels, term, queue, 1);
       };
       if (c.window.left % 2 == 0) return run(std::integral_constant<int, 0>());
       run(std::integral_constant<int, 1>());

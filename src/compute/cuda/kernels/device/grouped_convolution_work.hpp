@@ -147,7 +147,7 @@ inline std::uint32_t weight_parts(const GroupedConvolution& c) {
   return small(std::clamp<std::size_t>(threads / GroupedExtents(c).weights(), 1, rows));
 }
 
-/// Bytes for any of the calls. A depthwise convolution may be one of unaligned tensors.
+/// Bytes for any of the calls, whether the tensors are aligned or not.
 inline std::size_t grouped_workspace(const GroupedConvolution& c) {
   const std::size_t weights = GroupedExtents(c).weights();
   const std::size_t bytes = weight_parts(c) * weights * sizeof(float);

@@ -41,18 +41,18 @@ inline TeamGrid team_grid(std::size_t pixels, std::size_t vectors) {
   return grid;
 }
 
-/// Calls f(index, channel, x) for a thread's vectors of a pixel; the index is in x.
+/// Calls f(index in x, channel, x) for each vector of a pixel that is the thread's.
 template <int w, class T, class F>
 constexpr void for_own_vectors(const TeamGrid& grid, std::uint32_t pixel, std::uint32_t thread,
                                const T* x, F f) {
   for (std::uint32_t v = grid.member(thread); v < grid.vectors; v += grid.members) {
     const std::size_t at = (std::size_t(pixel) * grid.vectors + v) * w;
-    f(at, std::size_t(v) * w, load<w>(x + at));
+    f(at, v * w, load<w>(x + at));
   }
 }
 
 /// Mean and deviation of each pixel, given to then(grid, pixel, thread, moments) of each thread of
-/// its team. Twice over x, the second time in the first cache.
+/// its team. Reads x twice, the second time from L1.
 template <class T, int w, class Then>
 struct TeamMoments {
   LayerNormOperands o;
@@ -91,7 +91,7 @@ struct TeamMoments {
                          bool squared) const {
     float sum = 0;
     for_own_vectors<w>(grid, pixel, thread, static_cast<const T*>(o.x),
-                       [&](std::size_t, std::size_t, const Lanes<w>& x) {
+                       [&](std::size_t, std::uint32_t, const Lanes<w>& x) {
                          for (int i = 0; i < w; ++i)
                            sum += squared ? (x[i] - mean) * (x[i] - mean) : x[i];
                        });
@@ -106,10 +106,11 @@ struct LayerNormNormalise {
   constexpr void operator()(const TeamGrid& grid, std::uint32_t pixel, std::uint32_t thread,
                             const PixelMoments& m) const {
     for_own_vectors<w>(grid, pixel, thread, static_cast<const T*>(o.x),
-                       [&](std::size_t at, std::size_t channel, Lanes<w> v) {
+                       [&](std::size_t at, std::uint32_t channel, Lanes<w> v) {
+                         const auto gamma = load_or<w>(o.gamma, channel, 1),
+                                    beta = load_or<w>(o.beta, channel, 0);
                          for (int i = 0; i < w; ++i)
-                           v[i] = (v[i] - m.mean) * m.inverse * o.gamma[channel + i] +
-                                  o.beta[channel + i];
+                           v[i] = (v[i] - m.mean) * m.inverse * gamma[i] + beta[i];
                          store(y + at, v);
                        });
   }
@@ -126,12 +127,11 @@ void layer_norm_forward(const LayerNormOperands& o, void* y, Queue& queue) {
                       });
 }
 
-/// For the sums over pixels.
+/// Keeps them for the sums over pixels.
 struct KeepMoments {
   PixelMoments* moments;
-  template <class Of>
   constexpr void operator()(const TeamGrid& grid, std::uint32_t pixel, std::uint32_t thread,
-                            const Of& of) const {
+                            const PixelMoments& of) const {
     if (grid.member(thread) == 0) moments[pixel] = of;
   }
 };
@@ -197,27 +197,30 @@ struct LayerNormInputGradient {
   constexpr void for_own(std::uint32_t pixel, std::uint32_t thread, F f) const {
     const PixelMoments m = moments[pixel];
     for_own_vectors<w>(grid, pixel, thread, static_cast<const T*>(o.x),
-                       [&](std::size_t at, std::size_t channel, Lanes<w> x) {
+                       [&](std::size_t at, std::uint32_t channel, Lanes<w> x) {
                          for (int i = 0; i < w; ++i) x[i] = (x[i] - m.mean) * m.inverse;
                          f(at, channel, x, load<w>(dy + at));
                        });
   }
   constexpr void add_up(std::uint32_t pixel, std::uint32_t thread, float& sum, float& sum_x) const {
     for_own(pixel, thread,
-            [&](std::size_t, std::size_t channel, const Lanes<w>& x, const Lanes<w>& g) {
+            [&](std::size_t, std::uint32_t channel, const Lanes<w>& x, const Lanes<w>& g) {
+              const auto gamma = load_or<w>(o.gamma, channel, 1);
               for (int i = 0; i < w; ++i) {
-                sum += g[i] * o.gamma[channel + i];
-                sum_x += g[i] * o.gamma[channel + i] * x[i];
+                sum += g[i] * gamma[i];
+                sum_x += g[i] * gamma[i] * x[i];
               }
             });
   }
   constexpr void write(std::uint32_t pixel, std::uint32_t thread, float sum, float sum_x) const {
     const float count = static_cast<float>(o.channels), inverse = moments[pixel].inverse;
-    for_own(pixel, thread, [&](std::size_t at, std::size_t channel, const Lanes<w>& x, Lanes<w> g) {
-      for (int i = 0; i < w; ++i)
-        g[i] = inverse * (g[i] * o.gamma[channel + i] - (sum + x[i] * sum_x) / count);
-      store(dx + at, g);
-    });
+    for_own(pixel, thread,
+            [&](std::size_t at, std::uint32_t channel, const Lanes<w>& x, Lanes<w> g) {
+              const auto gamma = load_or<w>(o.gamma, channel, 1);
+              for (int i = 0; i < w; ++i)
+                g[i] = inverse * (g[i] * gamma[i] - (sum + x[i] * sum_x) / count);
+              store(dx + at, g);
+            });
   }
 };
 

@@ -163,8 +163,9 @@ template <class T, int w, class Queue>
 void global_average(const PoolOperands& o, const T* x, T* y, Queue& queue) {
   const std::size_t pixels = std::size_t(o.x_shape.height) * o.x_shape.width,
                     channels = o.x_shape.channels;
-  sum_samples(o.x_shape.batch, pixels, channels,
-              GlobalAverage<T, w>{x, y, pitch_or(o.y_pitch, channels), pixels, channels}, queue);
+  sum_pixels_of_samples(o.x_shape.batch, pixels, channels,
+                        GlobalAverage<T, w>{x, y, pitch_or(o.y_pitch, channels), pixels, channels},
+                        queue);
 }
 
 template <class Queue>

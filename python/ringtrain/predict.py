@@ -40,6 +40,10 @@ class Network:
         images = numpy.ascontiguousarray(images)
         if images.dtype != numpy.uint8 or images.ndim not in (3, 4):
             raise ValueError(f"images are uint8, images x height x width x channels; got {images.dtype} of {images.shape}")
+        if images.ndim == 3 and images.shape[2] == 3:
+            raise ValueError(f"an array of {images.shape} is grey images 3 pixels wide, or one image in colour, which is images[None]")
+        if len(images) == 0:
+            raise ValueError("there are no images in the array")
         with tempfile.TemporaryDirectory(prefix="ringtrain-") as folder:
             array, told = os.path.join(folder, "images.npy"), os.path.join(folder, "told.jsonl")
             numpy.save(array, images)

@@ -208,13 +208,21 @@ void Parser::check_contradictions() const {
   exclude("model", "model-file", "both name the network; give one of them");
   exclude("val-data", "val-split", "both say what is evaluated on; give one of them");
   exclude("epochs", "steps", "both are the length of training; give one of them");
+  exclude("predict", "export", "each is all that a run does; give one of them");
   exclude("batch", "global-batch", "one follows from the other and the ranks; give one of them");
   need("require-efficiency", !o.eval_only && !o.verify_resume,
        "judges training, but this run does not train; leave it out");
   for (const char* name : {"keep-best", "until", "patience"})
     need(name, !o.eval_only, "follows a training's evaluations, but this run does not train");
+  if (o.eval_every == 0)
+    for (const char* name : {"keep-best", "until", "patience"})
+      need(name, false, "follows evaluations, but --eval-every 0 makes none; leave one out");
   need("progress", !o.quiet || o.progress != ShowProgress::on,
        "on contradicts --quiet; give one of them");
+  if (o.factors.layer_decay == 0)
+    throw usage_error("--layer-decay 0",
+                      "would leave all but the head as it is, at full cost: --freeze '*,!HEAD' "
+                      "costs less (docs/guide/fine-tuning.md)");
   if (o.balance && o.class_weights == balanced_weights)
     throw usage_error("--balance with --class-weights balanced",
                       "each alone makes up for rare classes; give one of them");

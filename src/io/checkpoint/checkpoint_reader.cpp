@@ -58,7 +58,7 @@ Error damaged(const std::filesystem::path& path, std::string_view what) {
 
 std::string_view kind_of(mode_t mode) {
   if (S_ISLNK(mode)) return "a symbolic link is not followed here";
-  if (S_ISDIR(mode)) return "not a regular file but a directory";
+  if (S_ISDIR(mode)) return "not a regular file but a directory: name a file in it";
   if (S_ISFIFO(mode)) return "not a regular file but a FIFO";
   if (S_ISSOCK(mode)) return "not a regular file but a socket";
   return "not a regular file but a device";

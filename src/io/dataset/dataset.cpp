@@ -96,11 +96,16 @@ std::unique_ptr<Dataset> open_to_predict(const std::vector<std::string>& paths,
     throw Error(Exit::usage, "--predict", "takes one array at a time, and nothing beside it");
   DatasetOptions of_paths = options;
   of_paths.class_names = names;
-  if (one && is_array(first)) return open_numpy(first, of_paths);
   std::error_code unknown;
   const bool is_path = first.find(':') == first.npos && std::filesystem::exists(first, unknown);
-  if (!one || is_path || std::ranges::find(kinds, parts_of(first).kind) == kinds.end())
-    return open_paths(paths, of_paths);
+  const bool takes_paths = !one || is_array(first) || is_path ||
+                           std::ranges::find(kinds, parts_of(first).kind) == kinds.end();
+  if (takes_paths && !options.labels_file.empty())
+    throw Error(Exit::usage, "--labels with --predict PATH",
+                "PATHs have the labels of their folders; say --predict images:DIR, or leave it "
+                "out");
+  if (one && is_array(first)) return open_numpy(first, of_paths);
+  if (takes_paths) return open_paths(paths, of_paths);
   auto dataset = open_dataset(first, Split::evaluation, options);
   if (!dataset)
     throw Error(Exit::data, "--predict " + printable(first),

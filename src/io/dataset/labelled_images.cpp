@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_classes = 1'000'000;
+constexpr std::size_t usual_classes = 1000;  // ImageNet's, of few images, too
 
 [[noreturn]] void fail_labels(const std::string& file, std::string_view reason) {
   throw Error(Exit::data, "--labels " + printable(file), reason);
@@ -63,10 +63,16 @@ std::vector<LabelledFile> read_labels(const std::string& file, WorkProgress* pro
   const bool has_head = paths || labels;
   const std::size_t path = paths.value_or(0), label = labels.value_or(path == 0 ? 1 : 0);
   std::vector<LabelledFile> files;
+  std::map<fs::path, std::size_t> seen;
   for (std::size_t r = has_head ? 1 : 0; r < rows.size(); ++r) {
     if (rows[r].size() <= std::max(path, label) || rows[r][path].empty() || rows[r][label].empty())
       fail_labels(file, fmt::format("row {} has no path and label: {}", r + 1,
                                     brief(fmt::format("{}", fmt::join(rows[r], ",")))));
+    const auto [first, is_new] = seen.emplace(fs::path(rows[r][path]).lexically_normal(), r + 1);
+    if (!is_new)
+      fail_labels(file, fmt::format("rows {} and {} are both of {}: an image has one label, and is "
+                                    "trained on or evaluated on; leave one of them out",
+                                    first->second, r + 1, brief(rows[r][path])));
     files.push_back({std::move(rows[r][path]), std::move(rows[r][label])});
   }
   return files;
@@ -86,7 +92,10 @@ std::vector<std::string> names_of(const std::vector<LabelledFile>& files, const 
     if (number) largest = std::max(largest, *number);
   }
   if (!numbers) return {names.begin(), names.end()};
-  if (largest >= most_classes) fail_labels(file, fmt::format("label {} is too large", largest));
+  if (largest >= std::max(usual_classes, files.size()))
+    fail_labels(file, fmt::format("label {} is not one of classes counted from 0, as the file has "
+                                  "{} rows: write names, or list the classes in classes.txt",
+                                  largest, files.size()));
   std::vector<std::string> all(largest + 1);
   for (std::size_t label = 0; label < all.size(); ++label) all[label] = std::to_string(label);
   return all;

@@ -47,8 +47,8 @@ class PathImages final : public EncodedDataset {
   void add_folder(const fs::path& folder, ImageLister& lister);
   int label_of(const std::string& folder);
 
-  const std::vector<std::string> names_;
-  const LabelsByName by_name_;
+  const std::vector<std::string> names_, wnids_;
+  const LabelsByName by_name_, by_wnid_;
   std::map<std::string, int> labels_of_folders_;
   std::vector<std::string> files_;
   std::vector<std::int32_t> labels_;
@@ -69,7 +69,9 @@ std::string own_name(const fs::path& folder) {
 PathImages::PathImages(const std::vector<std::string>& paths, const DatasetOptions& options)
     : EncodedDataset(options.max_pixels),
       names_(options.class_names),
-      by_name_(names_, "is no class") {
+      wnids_(options.wnids),
+      by_name_(names_, "is no class"),
+      by_wnid_(wnids_, "is no class") {
   ImageLister lister(options.progress, true);
   for (const std::string& path : paths) {
     at(options.progress, Work::list, path);
@@ -89,6 +91,7 @@ PathImages::PathImages(const std::vector<std::string>& paths, const DatasetOptio
 int PathImages::label_of(const std::string& folder) {
   const auto [known, is_new] = labels_of_folders_.try_emplace(folder, -1);
   if (is_new) known->second = by_name_.find(folder).label;
+  if (is_new && known->second < 0) known->second = by_wnid_.find(folder).label;
   return known->second;
 }
 

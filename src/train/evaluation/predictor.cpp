@@ -134,8 +134,11 @@ void Predictor::run(const Write& write) {
 
 void Predictor::tell(double seconds) const {
   const std::string& output = run_.options().output;
-  std::string text = fmt::format("predicted {} images in {:.1f} s, {:.1f} a second", totals_.images,
-                                 seconds, double(totals_.images) / seconds);
+  const double told = double(totals_.images) - totals_.unreadable;
+  std::string text =
+      fmt::format("predicted {}{} images in {:.1f} s, {:.1f} a second", told,
+                  totals_.unreadable > 0 ? fmt::format(" of {}", totals_.images) : "", seconds,
+                  double(totals_.images) / seconds);
   if (stopped()) text += fmt::format(", of {}", images_.size());
   if (totals_.unreadable > 0) text += fmt::format("; {} could not be read", totals_.unreadable);
   if (totals_.not_finite > 0)

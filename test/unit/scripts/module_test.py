@@ -76,6 +76,10 @@ class Module(unittest.TestCase):
         self.assertEqual(network.predict(images[..., 0]).shape, (5, 10))
         with self.assertRaisesRegex(ValueError, "uint8"):
             network.predict(images.astype(np.float32))
+        with self.assertRaisesRegex(ValueError, "one image in colour"):
+            network.predict(images[0])
+        with self.assertRaisesRegex(ValueError, "no images"):
+            network.predict(images[:0])
         with self.assertRaisesRegex(ValueError, "nowhere.h5"):
             ringtrain.load("nowhere.h5").predict(images)
 

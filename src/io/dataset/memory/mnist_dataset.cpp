@@ -44,8 +44,36 @@ fs::path file_in(const fs::path& directory, const std::string& split, const std:
   fail_mnist(directory, fmt::format("{0}-{1} is not there, nor {0}-{1}.gz", split, kind));
 }
 
-/// What gzip compressed, or the bytes as they are.
-std::vector<std::uint8_t> unzipped(const fs::path& path, std::vector<std::uint8_t> bytes) {
+std::uint32_t number_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < 4; ++i) number = number << 8 | bytes[offset + i];
+  return number;
+}
+
+/// What an IDX file has in front of its bytes.
+struct Head {
+  std::vector<std::uint32_t> extents;
+  std::uint64_t count = 1;  ///< of bytes
+
+  static std::size_t size(std::size_t dimensions) { return 4 + 4 * dimensions; }
+  Head(const fs::path& path, std::size_t dimensions, const std::vector<std::uint8_t>& bytes) {
+    const std::uint32_t magic = 0x800 + static_cast<std::uint32_t>(dimensions);
+    if (bytes.size() < size(dimensions) || number_at(bytes, 0) != magic)
+      fail_mnist(path,
+                 fmt::format("does not begin as IDX does with {} dimensions of bytes (0x{:08x})",
+                             dimensions, magic));
+    for (std::size_t d = 0; d < dimensions; ++d) {
+      const std::uint32_t extent = number_at(bytes, 4 + 4 * d);
+      constexpr std::uint64_t most = std::uint64_t{1} << 40;
+      if (extent == 0 || (count *= extent) > most) fail_mnist(path, "has an extent that cannot be");
+      extents.push_back(extent);
+    }
+  }
+};
+
+/// What gzip compressed, or the bytes as they are: no more than a piece beyond what the head says.
+std::vector<std::uint8_t> unzipped(const fs::path& path, std::size_t dimensions,
+                                   std::vector<std::uint8_t> bytes) {
   constexpr int gzip = 16 + MAX_WBITS;
   constexpr std::size_t piece = 1 << 20;
   if (bytes.size() < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b) return bytes;
@@ -55,8 +83,11 @@ std::vector<std::uint8_t> unzipped(const fs::path& path, std::vector<std::uint8_
   stream.next_in = bytes.data();
   stream.avail_in = static_cast<uInt>(bytes.size());
   std::vector<std::uint8_t> all;
+  std::uint64_t most = 0;  // of the head
   for (int state = Z_OK; state != Z_STREAM_END;) {
     const std::size_t before = all.size();
+    if (before > 0 && most == 0) most = Head::size(dimensions) + Head(path, dimensions, all).count;
+    if (before > most) break;
     all.resize(before + piece);
     stream.next_out = &all[before];
     stream.avail_out = piece;
@@ -66,12 +97,6 @@ std::vector<std::uint8_t> unzipped(const fs::path& path, std::vector<std::uint8_
       fail_mnist(path, "its gzip data are damaged, or not whole");
   }
   return all;
-}
-
-std::uint32_t number_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
-  std::uint32_t number = 0;
-  for (std::size_t i = 0; i < 4; ++i) number = number << 8 | bytes[offset + i];
-  return number;
 }
 
 /// An array of bytes.
@@ -84,28 +109,15 @@ Array read_array(const fs::path& path, std::size_t dimensions, WorkProgress* pro
   at(progress, Work::index, path.native());
   std::vector<std::uint8_t> bytes;
   read_large_file(path, bytes, progress);
-  bytes = unzipped(path, std::move(bytes));
-  const std::size_t head = 4 + 4 * dimensions;
-  const std::uint32_t magic = 0x800 + static_cast<std::uint32_t>(dimensions);
-  if (bytes.size() < head || number_at(bytes, 0) != magic)
-    fail_mnist(path,
-               fmt::format("does not begin as IDX does with {} dimensions of bytes (0x{:08x})",
-                           dimensions, magic));
-  Array array;
-  std::uint64_t count = 1;
-  for (std::size_t d = 0; d < dimensions; ++d) {
-    const std::uint32_t extent = number_at(bytes, 4 + 4 * d);
-    constexpr std::uint64_t most = std::uint64_t{1} << 40;
-    if (extent == 0 || (count *= extent) > most) fail_mnist(path, "has an extent that cannot be");
-    array.extents.push_back(extent);
-  }
-  if (count != bytes.size() - head)
+  bytes = unzipped(path, dimensions, std::move(bytes));
+  Head head(path, dimensions, bytes);
+  const std::size_t before = Head::size(dimensions);
+  if (head.count != bytes.size() - before)
     fail_mnist(path,
                fmt::format("its {} bytes are not the {} that its head says; is the file whole?",
-                           bytes.size() - head, count));
-  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(head));
-  array.values = std::move(bytes);
-  return array;
+                           bytes.size() - before, head.count));
+  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(before));
+  return {std::move(head.extents), std::move(bytes)};
 }
 
 class Mnist final : public Dataset {

@@ -82,7 +82,10 @@ TEST_CASE("labels: what cannot be is said with file and row") {
   CHECK_THAT(labels_complaint("a.png\n"), Contains("row 1 has no path and label: a.png"));
   CHECK_THAT(labels_complaint("path,label\na.png,\n"), Contains("row 2 has no path and label"));
   CHECK_THAT(labels_complaint("\"a.png,0\n"), Contains("line 1: a quote does not end"));
-  CHECK_THAT(labels_complaint("a.png,99999999\n"), Contains("label 99999999 is too large"));
+  CHECK_THAT(labels_complaint("a.png,99999999\n"),
+             Contains("label 99999999 is not one of classes"));
+  CHECK_THAT(labels_complaint("a.png,x\nb.png,y\n./a.png,y\n"),
+             Contains("rows 1 and 3 are both of ./a.png"));
   CHECK_THAT(labels_complaint("path,label\n"), Contains("no row of an image to train on"));
   CHECK_THAT(labels_complaint("val/a.png,x\n", {.val_split = ValSplit{0.2, 1, true}}),
              Contains("leave --val-split out"));

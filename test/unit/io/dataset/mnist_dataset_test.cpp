@@ -115,3 +115,13 @@ TEST_CASE("mnist: what is missing, damaged or does not fit is said with the path
   CHECK_THAT(mnist_complaint(cut, mnist_labels),
              Contains("its gzip data are damaged, or not whole"));
 }
+
+TEST_CASE("mnist: what gzip compressed is not unpacked beyond what its head says") {
+  Bytes many = idx({1, 28, 28}, Bytes(784));
+  many.resize(5 << 20);
+  CHECK_THAT(mnist_complaint(gzipped(many), mnist_labels), Contains("are not the 784 that"));
+  CHECK_THAT(mnist_complaint(gzipped(many), mnist_labels),
+             !Contains(std::to_string(many.size() - 16)));
+  CHECK_THAT(mnist_complaint(gzipped(Bytes(5 << 20)), mnist_labels),
+             Contains("does not begin as IDX"));
+}

@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <filesystem>
+#include <map>
+
 #include "support/catch.hpp"
 #include "unit/io/dataset/data_support.hpp"
 
@@ -70,6 +73,28 @@ TEST_CASE("predicted: paths in their order, folders by name, and labels by folde
   CHECK(images->read(3).pixels == predicted_picture.pixels);
   CHECK_THROWS_AS(images->read(6), UnreadableSample);
   CHECK_THAT(images->description(), Contains("7 images; left out: 1 file of no image"));
+}
+
+TEST_CASE("predicted: folders that are called as wnids have their classes' labels") {
+  const TempDirectory home;
+  for (const char* file : {"n02123045/1.png", "n02084071/2.png", "n00000001/3.png", "cat/4.png"})
+    write_file(home.path() / file, encode_png(predicted_picture));
+
+  const auto images = open_to_predict({home.path().native()}, {"cat", "dog"},
+                                      {.wnids = {"n02123045", "n02084071"}});
+
+  std::map<std::string, int> labels;
+  for (std::size_t i = 0; i < images->size(); ++i)
+    labels[std::filesystem::path(images->name(i)).filename()] = images->label(i);
+  CHECK(labels ==
+        std::map<std::string, int>{{"1.png", 0}, {"2.png", 1}, {"3.png", -1}, {"4.png", 0}});
+}
+
+TEST_CASE("predicted: labels of a file are for a data set") {
+  const auto error =
+      error_of([] { open_to_predict({"."}, {"cat"}, {.labels_file = "labels.csv"}); });
+  REQUIRE(error);
+  CHECK(error->code() == Exit::usage);
 }
 
 TEST_CASE("predicted: nothing to predict is said with the path") {

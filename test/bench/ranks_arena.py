@@ -23,7 +23,7 @@ from arena import Failed, Mode, Worker, environment, machine, run_of_train, spre
 here = Path(__file__).resolve().parent
 HOSTS, CORE = here.parent / "support/hosts/hosts.sh", here / "complaints/core.sh"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-batches = {"cifar10_cnn": 16, "resnet20": 64, "resnet50": 8}
+batches = {"cifar10_cnn": 16, "resnet20": 64, "resnet50": 8, "mobilenet_v3_large": 32}
 modes = {"resnet20": "fp32 channels_last tcmalloc plain compile"}
 OTHER_MODE = "fp32 channels_last tcmalloc fused eager"
 LONGEST_S = 300  # of a window, or of the start of DDP

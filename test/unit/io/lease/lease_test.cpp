@@ -98,11 +98,21 @@ Exit code_of(const std::function<void()>& act) {
   return Exit{0};
 }
 
-// As in /proc/PID/stat: T is stopped.
-char state_of(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return text.at(text.rfind(')') + 2);
+/// Whether all of its threads stand still. They stop one after the other.
+bool is_stopped(pid_t process) {
+  const std::filesystem::path tasks = "/proc/" + std::to_string(process) + "/task";
+  return std::ranges::all_of(std::filesystem::directory_iterator(tasks), [](const auto& task) {
+    std::ifstream file(task.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return text.empty() || text.at(text.rfind(')') + 2) == 'T';  // empty: it has ended
+  });
+}
+
+bool is_locked(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  return file.get() >= 0 && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 }  // namespace
@@ -292,7 +302,7 @@ TEST_CASE("Folder lease: a holder that is stopped is named, until its process is
     ::raise(SIGSTOP);
     ::_exit(0);
   }
-  for (int i = 0; i < 10'000 && state_of(child) != 'T'; ++i) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 10'000 && !is_stopped(child); ++i) std::this_thread::sleep_for(1ms);
   const auto take = [&] {
     const FolderLease lease(folder.get(), "d", this_process("new"), file_system, {}, short_terms);
   };
@@ -583,9 +593,11 @@ TEST_CASE("Checkpoint writer: one that was suspended in a save ends, and the new
       }
     }
     ::kill(first.pid(), SIGSTOP);
-    while (state_of(first.pid()) != 'T') std::this_thread::sleep_for(100us);
+    while (!is_stopped(first.pid())) std::this_thread::sleep_for(100us);
     of_old = temporary();
-    if (!of_old.empty()) break;
+    // Without its lock it is a dead run's: the writer was stopped as it made it.
+    if (!of_old.empty() && is_locked(directory / of_old)) break;
+    of_old.clear();
     ::kill(first.pid(), SIGCONT);
     if (!is_over) await(old, SaveEvent::Kind::saved);
   }

@@ -173,6 +173,11 @@ void check_classes(const RunPlan& plan, std::optional<int> given,
       throw too_few_classes(plan, given, saved, *data);
 }
 
+// Rounded: 9.74848 epochs of 50,000 images are 476 batches of 1,024, and not a bit more.
+double samples_wanted(const RunPlan& plan) {
+  return std::round(plan.epochs * double(plan.training->size()));
+}
+
 }  // namespace
 
 bool RunPlan::shares_are_equal() const { return shares == equal_shares(micro_batch, ranks); }
@@ -187,13 +192,13 @@ void RunPlan::take_shares(std::vector<int> all, int rank) {
 
 bool RunPlan::done(const Position& position) const {
   if (options.steps) return position.step >= static_cast<std::uint64_t>(*options.steps);
-  return double(position.samples) >= epochs * double(training->size());
+  return double(position.samples) >= samples_wanted(*this);
 }
 
 std::uint64_t RunPlan::last_step(const Position& position) const {
   if (!training) return position.step;
   if (options.steps) return static_cast<std::uint64_t>(*options.steps);
-  const double left = epochs * double(training->size()) - double(position.samples);
+  const double left = samples_wanted(*this) - double(position.samples);
   return position.step + static_cast<std::uint64_t>(std::ceil(std::max(left, 0.0) / global_batch));
 }
 

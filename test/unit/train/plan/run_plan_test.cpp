@@ -424,6 +424,17 @@ TEST_CASE("plan: epochs and steps are two ways to say the same length") {
   CHECK(make_run_plan(o, 1, 0, 1).epochs == Approx(1.5));
 }
 
+TEST_CASE("plan: parts of an epoch are whole samples") {
+  config::Options o = options_for("mlp");
+  o.global_batch = 100;
+  o.recipe = "epochs=0.07";  // of 10,000 images: 700.0000000000001
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
+
+  CHECK(plan.last_step({}) == 7);
+  CHECK(plan.done({7, 700}));
+  CHECK_FALSE(plan.done({6, 600}));
+}
+
 TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the same place") {
   config::Options o = options_for("mlp");
   o.global_batch = 100;

@@ -216,7 +216,8 @@ void Parser::check_contradictions() const {
     need(name, !o.eval_only, "follows a training's evaluations, but this run does not train");
   if (o.eval_every == 0)
     for (const char* name : {"keep-best", "until", "patience"})
-      need(name, false, "follows evaluations, but --eval-every 0 makes none; leave one out");
+      need(name, false,
+           "follows evaluations, but --eval-every 0 leaves one, at the end; leave one out");
   need("progress", !o.quiet || o.progress != ShowProgress::on,
        "on contradicts --quiet; give one of them");
   if (o.factors.layer_decay == 0)
